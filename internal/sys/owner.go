@@ -1,0 +1,15 @@
+package sys
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// Owner is the user id that a file belongs to; ok is false where info does not come from this host's file system.
+func Owner(info fs.FileInfo) (uid int, ok bool) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(stat.Uid), true
+}
