@@ -1,0 +1,273 @@
+package ring
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/hugebus/hugebus/internal/arch"
+	"github.com/hugebus/hugebus/internal/failpoint"
+)
+
+// A group is a work queue: each frame goes to one member. The group's head is one
+// word: the position behind the last claim, and in its low six bits the member that
+// moved it there. A member's claim word is the start of what it holds, and a state.
+//
+// The order of the steps is that of docs/model/group-claim.pml: help, find the end, write
+// the end, write INTENT(start), compare-and-swap the head, write CLAIMED. Helping means
+// that who claims next first records the claim before it, so that the head, which
+// remembers one claim only, never forgets one whose owner died on the way.
+
+// States of a claim word, in its low six bits.
+const (
+	claimIdle   = 0
+	claimIntent = 1 // about to claim from start to end
+	claimHeld   = 2 // start to end is ours; start moves up as frames are acknowledged
+	claimState  = CellSize - 1
+)
+
+// Failpoints of groups.
+const (
+	FailGroupAfterIntent = "ring/group/after-intent"
+	FailGroupAfterHead   = "ring/group/after-head"
+	FailGroupMidWork     = "ring/group/mid-work"
+	FailGroupAfterAck    = "ring/group/after-ack"
+	FailGroupAfterTake   = "ring/group/after-take"
+)
+
+// A Member reads its share of a group's frames. It is for one goroutine at a time.
+type Member struct {
+	r     *Ring
+	data  region
+	mask  uint64
+	key   uint64
+	max   uint64
+	group *groupRecord
+	slot  *subscriberSlot
+	room  *atomic.Uint64
+	bell  Doorbell
+
+	id     uint64 // member number
+	frames uint64
+	held   bool // a claim from an earlier Poll, that fn refused to finish
+	closed bool
+}
+
+// Member attaches to a member that the broker has admitted (AdmitMember) and that
+// nobody else uses.
+func (r *Ring) Member(group, member int, o SubscriberOptions) (*Member, error) {
+	g, err := r.openGroup(group)
+	if err != nil {
+		return nil, err
+	}
+	if member < 0 || member >= MaxMembers || g.members.Load()&(1<<member) == 0 {
+		return nil, fmt.Errorf("%w: member %d of group %d is not admitted", ErrSlot, member, group)
+	}
+	slot := g.table[member].Load()
+	if slot >= uint64(len(r.subscribers)) {
+		return nil, fmt.Errorf("%w: member %d of group %d has subscriber slot %d of %d", ErrCorrupt, member, group, slot, len(r.subscribers))
+	}
+	return &Member{
+		r: r, data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload),
+		group: g, slot: &r.subscribers[slot], room: r.roomSleepers, bell: o.Doorbell, id: uint64(member),
+	}, nil
+}
+
+// openGroup is the record of a group that is open.
+func (r *Ring) openGroup(g int) (*groupRecord, error) {
+	if g < 0 || g >= len(r.groups) || r.openGroups.Load()&(1<<g) == 0 {
+		return nil, fmt.Errorf("%w: group %d of %d is not open", ErrSlot, g, len(r.groups))
+	}
+	return &r.groups[g], nil
+}
+
+// ID is the member's number in its group.
+func (m *Member) ID() int { return int(m.id) }
+
+// Poll claims up to limit frames that nobody else gets, and hands them to fn. It
+// never waits. Ranges that a member before did not finish come first, with
+// Redelivered above 0.
+//
+// A nil from fn acknowledges the frame: it is finished, whatever happens to this
+// process. An error ends Poll with that error; that frame and the rest of the claim
+// are put back at once for the group's members, marked as redelivered. What fn had
+// not returned for when the process dies is redelivered to another member: at least once.
+//
+// Errors of its own: ErrCorrupt, ErrClosed.
+func (m *Member) Poll(limit int, fn func(Frame) error) (int, error) {
+	if m.closed {
+		return 0, ErrClosed
+	}
+	if limit <= 0 {
+		return 0, nil
+	}
+	if m.held {
+		m.held = false
+		return m.work(m.slot.claim.Load()&^claimState, m.slot.end.Load(), 1, fn)
+	}
+	if m.group.orphans.Load() != 0 {
+		if n, took, err := m.adopt(limit, fn); took {
+			return n, err
+		}
+	}
+	start, end, err := m.claim(limit)
+	if start == end || err != nil {
+		return 0, err
+	}
+	return m.work(start, end, 0, fn)
+}
+
+// claim moves the group's head over up to limit committed frames, and returns the range.
+func (m *Member) claim(limit int) (start, end uint64, err error) {
+	for {
+		// SYNC(group-claim): acquire
+		head := m.group.head.Load()
+		start = head &^ claimState
+		m.help(head)
+		end, err = m.find(start, limit)
+		if end == start || err != nil {
+			// We may have written an intent in an earlier turn: it would gate.
+			arch.StoreRelease(&m.slot.claim, claimIdle)
+			return start, start, err
+		}
+		arch.StoreRelease(&m.slot.end, end)
+		// SYNC(group-claim): release. The compare-and-swap of the head is a full fence.
+		arch.StoreRelease(&m.slot.claim, start|claimIntent)
+		failpoint.Hit(FailGroupAfterIntent)
+		if !m.group.head.CompareAndSwap(head, end|m.id) {
+			continue
+		}
+		failpoint.Hit(FailGroupAfterHead)
+		arch.StoreRelease(&m.slot.claim, start|claimHeld)
+		return start, end, nil
+	}
+}
+
+// help records the claim that moved the head to where it is, in case its owner has
+// not come to it yet.
+func (m *Member) help(head uint64) {
+	owner := head & claimState
+	if owner == m.id {
+		return
+	}
+	i := m.group.table[owner].Load()
+	if i >= uint64(len(m.r.subscribers)) {
+		return
+	}
+	slot := &m.r.subscribers[i]
+	word := slot.claim.Load()
+	if word&claimState == claimIntent && slot.end.Load() == head&^claimState {
+		slot.claim.CompareAndSwap(word, word&^claimState|claimHeld)
+	}
+}
+
+// find walks over up to limit committed frames from start, and returns where they end.
+func (m *Member) find(start uint64, limit int) (uint64, error) {
+	pos := start
+	for n := 0; n < limit; {
+		off := pos & m.mask
+		// SYNC(commit): acquire
+		if m.data.word(off).Load() != stampOf(pos, m.key) {
+			break
+		}
+		h := header(m.data.plain(off + offMeta))
+		if off+h.size() > m.mask+1 || h.size() == 0 {
+			return start, ErrCorrupt
+		}
+		if h.kind() == kindData {
+			n++
+		}
+		pos += h.size()
+		if pos-start > m.mask/2 {
+			break // so that a claim is never near a capacity
+		}
+	}
+	return pos, nil
+}
+
+// work hands the frames of our own claim to fn, one after the other, and moves the
+// claim's start behind each that is finished.
+func (m *Member) work(start, end uint64, redelivered uint16, fn func(Frame) error) (int, error) {
+	n, at, err := m.deliver(start, end, redelivered, fn, func(next uint64) {
+		// SYNC(cursor): release. The payload was read before publishers may write there.
+		arch.StoreRelease(&m.slot.claim, next|claimHeld)
+	})
+	if err != nil && at != end {
+		if !m.group.file(at, end, 1, m.id) {
+			// No room among the orphans: it stays ours, and gates, and is first in the
+			// next Poll.
+			m.held = true
+			return n, err
+		}
+	}
+	arch.StoreRelease(&m.slot.claim, claimIdle) // SYNC(cursor): release
+	m.finish(n)
+	return n, err
+}
+
+// finish counts frames and wakes publishers that wait for room.
+func (m *Member) finish(n int) {
+	m.frames += uint64(n)
+	arch.StoreRelease(&m.slot.frames, m.frames)
+	failpoint.Hit(FailGroupAfterAck)
+	if m.room.Load() != 0 {
+		ringFor(m.room, m.bell)
+	}
+}
+
+// deliver hands the frames from start to end to fn, calls done with the position
+// behind each, and returns how many fn took and where it stopped. The first frame was
+// redelivered that often; the ones behind it were in the same claim at most once.
+func (m *Member) deliver(start, end uint64, redelivered uint16, fn func(Frame) error, done func(next uint64)) (int, uint64, error) {
+	n := 0
+	for pos := start; int64(end-pos) > 0; {
+		off := pos & m.mask
+		if m.data.word(off).Load() != stampOf(pos, m.key) {
+			return n, pos, ErrCorrupt
+		}
+		h := header(m.data.plain(off + offMeta))
+		size := h.size()
+		if off+size > m.mask+1 {
+			return n, pos, ErrCorrupt
+		}
+		if h.kind() == kindData {
+			if h.length() > m.max {
+				return n, pos, ErrCorrupt
+			}
+			f := Frame{
+				Payload: m.data.bytes(off+offPayload, h.length()), Position: Position(pos),
+				Source: h.source(), Redelivered: redelivered,
+			}
+			failpoint.Hit(FailGroupMidWork)
+			if err := fn(f); err != nil {
+				return n, pos, err
+			}
+			n++
+			redelivered = min(redelivered, 1)
+		}
+		pos += size
+		done(pos)
+	}
+	return n, end, nil
+}
+
+// Ready reports whether Poll would return something.
+func (m *Member) Ready() bool {
+	if m.closed || m.group.orphans.Load() != 0 && m.offered() {
+		return true
+	}
+	pos := m.group.head.Load() &^ claimState
+	return m.data.word(pos&m.mask).Load() == stampOf(pos, m.key)
+}
+
+// Missed counts a bounded sleep that ended with a frame already there, for figures.
+func (m *Member) Missed() { m.slot.missed.Add(1) }
+
+// Close ends the membership. What a handler refused to finish, and could not be put
+// back, is redelivered when the broker reaps the member (ReapMember).
+func (m *Member) Close() error {
+	if m.closed {
+		return ErrClosed
+	}
+	m.closed = true
+	return nil
+}

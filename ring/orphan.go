@@ -1,0 +1,144 @@
+package ring
+
+import (
+	"errors"
+	"math/bits"
+
+	"github.com/hugebus/hugebus/internal/failpoint"
+)
+
+// Orphans: ranges of a group that their member did not finish. An entry gates until it
+// is freed, so its frames stay in the ring, and the member that takes it over may die
+// as well: the entry is then offered again (docs/model/group-redeliver.pml).
+//
+// Order: start and end, then the word (OFFERED), then the bit in orphans, and only
+// then the old owner's claim word is cleared: SYNC(orphan). Publishers look at claim
+// words before they look at orphans, so they always see one of the two.
+
+// States of an orphan entry.
+const (
+	orphanFree    = 0
+	orphanOffered = 1
+	orphanTaken   = 2
+	orphanFilling = 3 // reserved by who writes start and end
+)
+
+// orphanWord packs state (8 bits), owner (8), count of redeliveries (16), generation (32).
+type orphanWord uint64
+
+func makeOrphan(state, owner uint64, count uint16, generation uint32) orphanWord {
+	return orphanWord(state | owner<<8 | uint64(count)<<16 | uint64(generation)<<32)
+}
+
+func (w orphanWord) state() uint64      { return uint64(w & 0xff) }
+func (w orphanWord) owner() uint64      { return uint64(w >> 8 & 0xff) }
+func (w orphanWord) count() uint16      { return uint16(w >> 16) }
+func (w orphanWord) generation() uint32 { return uint32(w >> 32) }
+
+// next is the same entry in another state, for a compare-and-swap.
+func (w orphanWord) next(state, owner uint64, count uint16) orphanWord {
+	return makeOrphan(state, owner, count, w.generation()+1)
+}
+
+// file puts the range from start to end among the orphans of g, to be redelivered for the
+// count-th time. by is who does it: a member's number, or MaxMembers for the broker,
+// so that the broker can clean up after a member that dies on the way. It is false
+// when every entry is taken.
+func (g *groupRecord) file(start, end uint64, count uint16, by uint64) bool {
+	for i := range g.entries {
+		e := &g.entries[i]
+		w := orphanWord(e.word.Load())
+		if w.state() != orphanFree || !e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanFilling, by, count))) {
+			continue
+		}
+		w = w.next(orphanFilling, by, count)
+		e.start.Store(start)
+		e.end.Store(end)
+		// The owner stays in the word: if it dies before the bit is set, ReapMember knows
+		// that its claim word still covers the range, and frees the entry.
+		e.word.Store(uint64(w.next(orphanOffered, by, count)))
+		g.orphans.Or(1 << i) // SYNC(orphan): release
+		return true
+	}
+	return false
+}
+
+// release frees entry i, which the caller owns.
+func (g *groupRecord) release(i int) {
+	e := &g.entries[i]
+	w := orphanWord(e.word.Load())
+	// The bit goes first: who files a range here next sets it again.
+	g.orphans.And(^uint64(1 << i))
+	e.word.Store(uint64(w.next(orphanFree, 0, 0)))
+}
+
+// offered reports whether an orphan is there to be taken.
+func (m *Member) offered() bool {
+	for set := m.group.orphans.Load(); set != 0; set &= set - 1 {
+		if orphanWord(m.group.entries[bits.TrailingZeros64(set)].word.Load()).state() == orphanOffered {
+			return true
+		}
+	}
+	return false
+}
+
+// adopt takes over one orphaned range, if one is offered, and works on up to limit frames of it.
+func (m *Member) adopt(limit int, fn func(Frame) error) (n int, took bool, err error) {
+	for set := m.group.orphans.Load(); set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		e := &m.group.entries[i]
+		w := orphanWord(e.word.Load())
+		if w.state() != orphanOffered {
+			continue
+		}
+		taken := w.next(orphanTaken, m.id, w.count())
+		if !e.word.CompareAndSwap(uint64(w), uint64(taken)) {
+			continue
+		}
+		failpoint.Hit(FailGroupAfterTake)
+		m.group.redelivered.Add(1)
+		n, err = m.workOrphan(i, taken, limit, fn)
+		return n, true, err
+	}
+	return 0, false, nil
+}
+
+// workOrphan delivers entry i, which is ours.
+func (m *Member) workOrphan(i int, w orphanWord, limit int, fn func(Frame) error) (int, error) {
+	e := &m.group.entries[i]
+	start, end := e.start.Load(), e.end.Load()
+	if !m.r.within(start, end) {
+		// Nothing can be read there: drop it, or members would meet it for ever.
+		m.group.release(i)
+		return 0, ErrCorrupt
+	}
+	left := limit
+	n, at, err := m.deliver(start, end, w.count(), func(f Frame) error {
+		if left == 0 {
+			return errEnough
+		}
+		left--
+		return fn(f)
+	}, func(next uint64) {
+		e.start.Store(next) // SYNC(cursor): release
+		if w.count() > 1 {
+			// The count is that of the range's first frame, which is another one now.
+			w = w.next(orphanTaken, m.id, 1)
+			e.word.Store(uint64(w))
+		}
+	})
+	defer m.finish(n)
+	switch {
+	case at == end || err == ErrCorrupt:
+		m.group.release(i)
+		return n, err
+	case err == errEnough:
+		e.word.Store(uint64(w.next(orphanOffered, m.id, w.count())))
+		return n, nil
+	}
+	e.word.Store(uint64(w.next(orphanOffered, m.id, w.count()+1)))
+	return n, err
+}
+
+// errEnough ends a delivery at the caller's limit.
+var errEnough = errors.New("ring: limit reached")

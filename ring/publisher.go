@@ -1,0 +1,241 @@
+package ring
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/hugebus/hugebus/internal/arch"
+	"github.com/hugebus/hugebus/internal/failpoint"
+)
+
+// Failpoints of publishing, in the order in which they are passed.
+const (
+	FailAfterIntent  = "ring/publish/after-intent"
+	FailAfterClaim   = "ring/publish/after-claim"
+	FailMidCopy      = "ring/publish/mid-copy"
+	FailBeforeCommit = "ring/publish/before-commit"
+	FailAfterCommit  = "ring/publish/after-commit"
+	FailBeforeRing   = "ring/publish/before-ring"
+)
+
+// A Doorbell wakes every process that sleeps on it. Ring must not block.
+type Doorbell interface {
+	Ring() error
+}
+
+// PublisherOptions are what a Publisher may be told.
+type PublisherOptions struct {
+	// Doorbell wakes subscribers that sleep; nil where nobody sleeps.
+	Doorbell Doorbell
+}
+
+// prefetchAhead is how far ahead of a claim, in bytes, the line is asked for that a
+// later claim will write: the last lap's reader still holds it, and fetching it back
+// takes some 100 ns. 16 to 32 lines were best; 8 are worse than none (docs/performance.md).
+const prefetchAhead = 24 * CellSize
+
+// A Publisher writes frames from one publisher slot. It is for one goroutine at a
+// time; several publishers of one ring, in one process or many, need no coordination.
+//
+// Nothing that a Publisher does allocates or enters the kernel, except for ringing
+// the doorbell when somebody sleeps.
+type Publisher struct {
+	// What follows is read for every frame and never changes.
+	r          *Ring
+	data       region
+	tail       *atomic.Uint64
+	slot       *publisherSlot
+	sleepers   *atomic.Uint64
+	bell       Doorbell
+	mask       uint64
+	key        uint64
+	maxPayload uint64
+	index      int
+	exclusive  bool
+	fenced     bool
+
+	// What follows changes.
+	held   bool // a claim is open
+	closed bool
+	limit  uint64 // position that may be claimed up to; a copy of the slot's
+	frames uint64 // committed, a copy of the slot's
+	claims uint64 // made by Claim
+	start  uint64 // of the claim: its first frame, perhaps padding
+	pad    uint64 // bytes of padding that the claim begins with
+	size   uint64 // bytes of the claim after that
+	bumped uint64 // doorbell rung, for figures
+}
+
+// Publisher attaches to publisher slot index, which the broker has admitted
+// (AdmitPublisher) and which nobody else uses.
+func (r *Ring) Publisher(index int, o PublisherOptions) (*Publisher, error) {
+	if index < 0 || index >= len(r.publishers) || r.publishers[index].state.Load() != pubActive {
+		return nil, fmt.Errorf("%w: publisher slot %d of %d is not admitted", ErrSlot, index, len(r.publishers))
+	}
+	slot := &r.publishers[index]
+	return &Publisher{
+		r: r, data: r.data, tail: r.tail, slot: slot, sleepers: r.sleepers, bell: o.Doorbell,
+		mask: r.mask, key: r.cfg.Key, maxPayload: uint64(r.cfg.MaxPayload), index: index,
+		exclusive: r.cfg.Exclusive, fenced: r.cfg.Fenced,
+		limit: slot.limit.Load(), frames: slot.frames.Load(),
+	}, nil
+}
+
+// MaxPayload is the largest payload in bytes.
+func (p *Publisher) MaxPayload() int { return int(p.maxPayload) }
+
+// Index is the publisher's slot, which its frames carry as Source.
+func (p *Publisher) Index() int { return p.index }
+
+// reserve claims need bytes in one piece, and the padding before them if they would
+// wrap. On success p.start, p.pad and p.size say what is ours.
+func (p *Publisher) reserve(need uint64) error {
+	for {
+		t := p.tail.Load()
+		if t%CellSize != 0 {
+			p.forget()
+			return ErrCorrupt
+		}
+		pad := uint64(0)
+		if off := t & p.mask; off+need > p.mask+1 {
+			pad = p.mask + 1 - off
+		}
+		end := t + pad + need
+		if int64(p.limit-end) < 0 && !p.refresh(pad+need, end) {
+			p.forget()
+			return ErrBackpressure
+		}
+		arch.StoreRelease(&p.slot.bytes, pad+need)
+		// SYNC(intent): release. The compare-and-swap that follows is a full fence, so the
+		// intent is visible before tail moves; in exclusive mode both are release stores.
+		arch.StoreRelease(&p.slot.intent, t|intentFlag)
+		failpoint.Hit(FailAfterIntent)
+		if p.exclusive {
+			arch.StoreRelease(p.tail, end)
+		} else if !p.tail.CompareAndSwap(t, end) {
+			continue
+		}
+		// SYNC(tail): release. A lossy reader that saw a byte of ours sees this tail.
+		arch.StoreStore()
+		failpoint.Hit(FailAfterClaim)
+		p.start, p.pad, p.size = t, pad, need
+		arch.PrefetchWrite(p.data.word((end + prefetchAhead) & p.mask))
+		return nil
+	}
+}
+
+// refresh computes the limit again, and reports whether a claim of need bytes that
+// ends at end now fits. The slot's counter is odd meanwhile: SYNC(join-limit): release
+// (fenced on both sides, see join.go).
+func (p *Publisher) refresh(need, end uint64) bool {
+	p.slot.counter.Begin()
+	p.limit = p.r.limit(p.index, need)
+	p.slot.limit.Store(p.limit)
+	p.slot.counter.End()
+	return int64(p.limit-end) >= 0
+}
+
+// forget clears the intent of a claim that was not made: repair would wait for it.
+func (p *Publisher) forget() { arch.StoreRelease(&p.slot.intent, 0) }
+
+// settle ends a claim whose first stamp is stored: it clears the intent, counts n
+// frames and wakes who sleeps.
+func (p *Publisher) settle(n uint64) {
+	failpoint.Hit(FailAfterCommit)
+	p.forget()
+	p.frames += n
+	arch.StoreRelease(&p.slot.frames, p.frames)
+	// SYNC(sleep): the load may pass the commit; see package client.
+	if p.sleepers.Load() != 0 {
+		p.wake()
+	}
+}
+
+// wake rings for whoever sleeps. It takes the whole word, so that one sleep costs one
+// ring however many frames follow.
+func (p *Publisher) wake() {
+	if p.sleepers.Swap(0) == 0 || p.bell == nil {
+		return
+	}
+	failpoint.Hit(FailBeforeRing)
+	p.bumped++
+	_ = p.bell.Ring() // cannot fail but by a closed bell, when nobody of ours sleeps
+}
+
+// stamp writes a frame's second header word at position at, and then its stamp.
+func (p *Publisher) stamp(at, meta uint64) {
+	off := at & p.mask
+	p.data.setPlain(off+offMeta, meta)
+	p.commitStamp(off, at)
+}
+
+func (p *Publisher) commitStamp(off, at uint64) {
+	// SYNC(commit): release
+	if p.fenced {
+		p.data.word(off).Store(stampOf(at, p.key))
+		return
+	}
+	arch.StoreRelease(p.data.word(off), stampOf(at, p.key))
+}
+
+// stampPadding makes n bytes from at, which do not wrap, one padding frame.
+func (p *Publisher) stampPadding(at, n uint64, flags uint8) {
+	p.stamp(at, meta(uint32(n-HeaderSize), kindPadding, flags, uint16(p.index)))
+}
+
+// TryPublish copies payload into the ring as one frame. ErrBackpressure: there is no
+// room now. ErrTooLarge: it is above MaxPayload. The payload is not kept.
+func (p *Publisher) TryPublish(payload []byte) error {
+	n := uint64(len(payload))
+	if n > p.maxPayload {
+		return ErrTooLarge
+	}
+	if p.held || p.closed {
+		return p.unready()
+	}
+	if err := p.reserve(frameSize(n)); err != nil {
+		return err
+	}
+	at := p.start + p.pad
+	off := at & p.mask
+	p.fill(off, payload)
+	failpoint.Hit(FailBeforeCommit)
+	if p.pad == 0 {
+		p.stamp(at, meta(uint32(n), kindData, 0, uint16(p.index)))
+	} else {
+		p.stamp(at, meta(uint32(n), kindData, flagInner, uint16(p.index)))
+		p.stampPadding(p.start, p.pad, 0)
+	}
+	p.settle(1)
+	return nil
+}
+
+// fill copies payload behind the header at offset off.
+func (p *Publisher) fill(off uint64, payload []byte) {
+	if failpoint.Enabled && len(payload) > 1 {
+		half := len(payload) / 2
+		copy(p.data.bytes(off+offPayload, uint64(half)), payload)
+		failpoint.Hit(FailMidCopy)
+	}
+	copy(p.data.bytes(off+offPayload, uint64(len(payload))), payload)
+}
+
+// unready says why nothing can be published.
+func (p *Publisher) unready() error {
+	if p.closed {
+		return ErrClosed
+	}
+	return ErrClaimed
+}
+
+// Close aborts an open claim. The broker frees the slot (CondemnPublisher, RepairPublisher).
+func (p *Publisher) Close() error {
+	if p.closed {
+		return ErrClosed
+	}
+	if p.held {
+		p.abort()
+	}
+	p.closed = true
+	return nil
+}

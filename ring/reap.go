@@ -1,0 +1,153 @@
+package ring
+
+import (
+	"fmt"
+)
+
+// A Reaped says what ReapMember found.
+type Reaped struct {
+	// Orphaned is true where the member left a range of its own unfinished.
+	Orphaned bool
+	// From and To are that range.
+	From, To Position
+	// Offered counts ranges that the member had taken over, and that are offered again.
+	Offered int
+	// Corrupt is true where the member's words were not those that a member writes.
+	Corrupt bool
+}
+
+// ReapMember frees a member of group g that has left or died. What it had claimed and
+// not finished goes to the group's other members, marked as redelivered. Ring the
+// doorbells afterwards, and release the member's subscriber slot.
+//
+// ErrFull: there is no orphan entry for what it left; the range still gates, and the
+// call may be made again.
+func (r *Ring) ReapMember(g, member int) (Reaped, error) {
+	rec, err := r.openGroup(g)
+	if err != nil {
+		return Reaped{}, err
+	}
+	if member < 0 || member >= MaxMembers || rec.members.Load()&(1<<member) == 0 {
+		return Reaped{}, fmt.Errorf("%w: member %d of group %d is not admitted", ErrSlot, member, g)
+	}
+	var done Reaped
+	i := rec.table[member].Load()
+	if i >= uint64(len(r.subscribers)) {
+		rec.members.And(^uint64(1 << member))
+		return Reaped{Corrupt: true}, nil
+	}
+	slot := &r.subscribers[i]
+	// The head first, then the claim word: the other way round, a claim that another
+	// member records and passes in between would be lost (docs/model/group-claim.pml).
+	head := rec.head.Load() // SYNC(group-claim): acquire
+	word := slot.claim.Load()
+	end := slot.end.Load()
+	own := word&claimState == claimHeld ||
+		word&claimState == claimIntent && head == end|uint64(member)
+	done.Offered = rec.disown(uint64(member))
+	if start := word &^ claimState; own && start != end {
+		if !r.within(start, end) {
+			done.Corrupt = true
+		} else if !rec.file(start, end, 1, MaxMembers) {
+			return done, fmt.Errorf("%w: group %d has %d orphaned ranges", ErrFull, g, len(rec.entries))
+		} else {
+			done.Orphaned, done.From, done.To = true, Position(start), Position(end)
+		}
+	}
+	slot.claim.Store(claimIdle) // SYNC(orphan): after the entry is visible
+	rec.members.And(^uint64(1 << member))
+	return done, nil
+}
+
+// disown gives up the orphan entries that a dead member held.
+func (g *groupRecord) disown(member uint64) (offered int) {
+	for i := range g.entries {
+		e := &g.entries[i]
+		w := orphanWord(e.word.Load())
+		if w.owner() != member || w.state() == orphanFree {
+			continue
+		}
+		visible := g.orphans.Load()&(1<<i) != 0
+		switch {
+		case w.state() == orphanTaken && visible:
+			e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanOffered, MaxMembers, w.count()+1)))
+			offered++
+		case w.state() == orphanOffered && visible:
+			// It is offered to all already.
+		default:
+			// It died while it was filing its own range, which its claim word still
+			// covers, or after it had finished the entry.
+			e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanFree, 0, 0)))
+		}
+	}
+	return offered
+}
+
+// within reports whether start to end can be a range of frames that still gate.
+func (r *Ring) within(start, end uint64) bool {
+	tail := r.Tail()
+	return start%CellSize == 0 && end%CellSize == 0 && int64(end-start) > 0 &&
+		tail.Sub(Position(end)) >= 0 && tail.Sub(Position(start)) <= int64(r.cfg.Capacity)
+}
+
+// DeadLetters takes the frames out of group g that were redelivered more than most
+// times, hands each to fn and, if fn returns nil, finishes it. It returns how many.
+// An error from fn ends the call with that error, and the frame stays.
+func (r *Ring) DeadLetters(g, most int, fn func(Frame) error) (int, error) {
+	rec, err := r.openGroup(g)
+	if err != nil {
+		return 0, err
+	}
+	done := 0
+	for i := range rec.entries {
+		e := &rec.entries[i]
+		w := orphanWord(e.word.Load())
+		if w.state() != orphanOffered || int(w.count()) <= most {
+			continue
+		}
+		taken := w.next(orphanTaken, MaxMembers, w.count())
+		if !e.word.CompareAndSwap(uint64(w), uint64(taken)) {
+			continue // a member was faster
+		}
+		ok, err := r.bury(rec, i, taken, fn)
+		if ok {
+			done++
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// bury hands the first frame of orphan entry i, which the caller owns, to fn.
+func (r *Ring) bury(rec *groupRecord, i int, w orphanWord, fn func(Frame) error) (bool, error) {
+	e := &rec.entries[i]
+	start, end := e.start.Load(), e.end.Load()
+	if !r.within(start, end) {
+		rec.release(i)
+		return false, fmt.Errorf("%w: orphan entry %d from %d to %d", ErrCorrupt, i, start, end)
+	}
+	m := Member{data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload)}
+	left := 1
+	n, at, err := m.deliver(start, end, w.count(), func(f Frame) error {
+		if left == 0 {
+			return errEnough
+		}
+		if err := fn(f); err != nil {
+			return err
+		}
+		left--
+		return nil
+	}, func(next uint64) { e.start.Store(next) }) // SYNC(cursor): release
+	switch {
+	case at == end || err == ErrCorrupt:
+		rec.release(i)
+	case err == errEnough:
+		e.word.Store(uint64(w.next(orphanOffered, MaxMembers, 1)))
+		err = nil
+	default:
+		e.word.Store(uint64(w.next(orphanOffered, MaxMembers, w.count())))
+	}
+	return n > 0, err
+}

@@ -1,0 +1,289 @@
+package ring
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/arch"
+	"github.com/hugebus/hugebus/internal/failpoint"
+)
+
+// Failpoints of reading.
+const (
+	FailMidPoll      = "ring/poll/mid"
+	FailBeforeCursor = "ring/poll/before-cursor"
+)
+
+// A Policy says what happens when a subscriber is slow.
+type Policy uint64
+
+const (
+	// Reliable gates: publishers wait for it, and it never misses a frame.
+	Reliable Policy = 1
+	// Lossy never gates: it may be lapped, and is told exactly what it missed.
+	Lossy Policy = 2
+	// Evict gates until its lag or its stall passes a bound; then it is told so and
+	// is lossy.
+	Evict Policy = 3
+	// GroupMember is the policy of slots that members of groups use.
+	GroupMember Policy = 4
+)
+
+// String is the policy's name: reliable, lossy, evict or member.
+func (p Policy) String() string {
+	switch p {
+	case Reliable:
+		return "reliable"
+	case Lossy:
+		return "lossy"
+	case Evict:
+		return "evict"
+	case GroupMember:
+		return "member"
+	}
+	return fmt.Sprintf("policy(%d)", uint64(p))
+}
+
+// SubscriberConfig is what the broker decides about a subscriber slot.
+type SubscriberConfig struct {
+	Policy Policy
+	// EvictLag, in bytes of positions, is how far an Evict subscriber may fall behind; 0
+	// means no bound, and what is above the capacity means the capacity.
+	EvictLag uint64
+	// EvictAfter is how long an Evict subscriber may stand still with frames to read; 0
+	// means no bound. A StallWatch applies it.
+	EvictAfter time.Duration
+}
+
+// Check tells what is wrong with c.
+func (c SubscriberConfig) Check() error {
+	switch {
+	case c.Policy < Reliable || c.Policy > GroupMember:
+		return fmt.Errorf("%w: policy %d is not one of reliable, lossy, evict", ErrConfig, uint64(c.Policy))
+	case c.EvictAfter < 0:
+		return fmt.Errorf("%w: evict after %v is negative", ErrConfig, c.EvictAfter)
+	case c.Policy != Evict && (c.EvictLag != 0 || c.EvictAfter != 0):
+		return fmt.Errorf("%w: bounds on lag or stall need policy evict, not %s", ErrConfig, c.Policy)
+	case c.Policy == Evict && c.EvictLag == 0 && c.EvictAfter == 0:
+		return fmt.Errorf("%w: policy evict needs a bound on lag or on stall", ErrConfig)
+	}
+	return nil
+}
+
+// A Subscriber reads frames with one subscriber slot. It is for one goroutine at a time.
+type Subscriber struct {
+	r    *Ring
+	data region
+	mask uint64
+	key  uint64
+	max  uint64 // maximum payload
+	pos  uint64 // next position to read
+	slot *subscriberSlot
+	room *atomic.Uint64 // sleeper word of publishers that wait for room
+	bell Doorbell       // rings for them
+
+	policy Policy
+	gates  bool // the cursor in the slot holds publishers back
+	joined bool
+	closed bool
+	told   bool // ErrEvicted was returned
+	frames uint64
+	gaps   uint64
+	lost   uint64
+	index  int
+	gap    GapError
+	behind bool // gap is to be reported by the next Poll
+	copies copies
+}
+
+// SubscriberOptions are what a Subscriber may be told.
+type SubscriberOptions struct {
+	// Doorbell wakes publishers that wait for room; nil where none sleeps.
+	Doorbell Doorbell
+}
+
+// Subscriber attaches to subscriber slot index, which the broker has admitted
+// (AdmitSubscriber) and which nobody else uses. Join comes next.
+func (r *Ring) Subscriber(index int, o SubscriberOptions) (*Subscriber, error) {
+	if index < 0 || index >= len(r.subscribers) || r.subscribers[index].state.Load() != subReserved {
+		return nil, fmt.Errorf("%w: subscriber slot %d of %d is not admitted, or in use", ErrSlot, index, len(r.subscribers))
+	}
+	slot := &r.subscribers[index]
+	policy := Policy(slot.policy.Load())
+	if policy != Reliable && policy != Lossy && policy != Evict {
+		return nil, fmt.Errorf("%w: subscriber slot %d has policy %s", ErrSlot, index, policy)
+	}
+	s := &Subscriber{
+		r: r, data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload),
+		slot: slot, room: r.roomSleepers, bell: o.Doorbell,
+		policy: policy, gates: policy != Lossy, index: index,
+	}
+	if policy != Reliable {
+		s.copies.init(r.cfg.Capacity)
+	}
+	return s, nil
+}
+
+// Join starts the subscription at start. wait is called between looks at a publisher
+// that is computing its limit; an error from it ends Join with that error. The slot
+// stays admitted, and Join may be called again.
+func (s *Subscriber) Join(start Start, wait func() error) error {
+	if s.closed || s.joined {
+		return fmt.Errorf("%w: subscriber %d is joined or closed", ErrSlot, s.index)
+	}
+	activate := func() {
+		if s.gates {
+			s.r.gating.set(s.index)
+		}
+	}
+	at, err := s.r.join(&s.slot.cursor, start, activate, wait)
+	if err != nil {
+		s.r.gating.clear(s.index)
+		return err
+	}
+	s.pos = uint64(at)
+	if start.kind == startAt && start.pos.Before(at) {
+		s.gap, s.behind = GapError{From: start.pos, To: at}, true
+		s.missed(uint64(at - start.pos))
+	}
+	s.joined = true
+	// SYNC(evict): acquire is in evicted. A publisher can evict only who is joined.
+	s.slot.state.CompareAndSwap(subReserved, subJoined)
+	return nil
+}
+
+// Position is the next position that Poll will look at.
+func (s *Subscriber) Position() Position { return Position(s.pos) }
+
+// Index is the subscriber's slot.
+func (s *Subscriber) Index() int { return s.index }
+
+// Policy is the policy in force: an evicted subscriber's is Lossy.
+func (s *Subscriber) Policy() Policy {
+	if s.policy == Evict && !s.gates {
+		return Lossy
+	}
+	return s.policy
+}
+
+// Poll hands up to limit frames to fn, in order, and then moves the cursor. It never
+// waits, and returns how many frames fn took. Payloads are valid until fn returns.
+//
+// An error from fn ends Poll with that error; the frame that fn refused is the first
+// of the next Poll. Errors of its own: *GapError (frames were missed; the next
+// Poll goes on behind the gap), ErrEvicted once, ErrCorrupt, ErrClosed.
+func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
+	if s.policy != Reliable || s.behind || !s.joined || s.closed {
+		return s.pollOther(limit, fn)
+	}
+	pos, n := s.pos, 0
+	var err error
+	for n < limit {
+		off := pos & s.mask
+		// SYNC(commit): acquire
+		if s.data.word(off).Load() != stampOf(pos, s.key) {
+			break
+		}
+		h := header(s.data.plain(off + offMeta))
+		size := h.size()
+		if off+size > s.mask+1 {
+			err = ErrCorrupt
+			break
+		}
+		if h.kind() == kindData {
+			if h.length() > s.max {
+				err = ErrCorrupt
+				break
+			}
+			f := Frame{Payload: s.data.bytes(off+offPayload, h.length()), Position: Position(pos), Source: h.source()}
+			if err = fn(f); err != nil {
+				break
+			}
+			failpoint.Hit(FailMidPoll)
+			n++
+		} else if h.kind() != kindPadding {
+			err = ErrCorrupt
+			break
+		}
+		pos += size
+	}
+	if pos != s.pos {
+		s.advance(pos, n)
+	}
+	return n, err
+}
+
+// advance publishes a new cursor, and wakes publishers that wait for room.
+func (s *Subscriber) advance(pos uint64, n int) {
+	failpoint.Hit(FailBeforeCursor)
+	s.pos = pos
+	s.frames += uint64(n)
+	arch.StoreRelease(&s.slot.frames, s.frames)
+	// SYNC(cursor): release. The payloads were read before publishers may write there.
+	arch.StoreRelease(&s.slot.cursor, pos)
+	if s.room.Load() != 0 {
+		ringFor(s.room, s.bell)
+	}
+}
+
+// ringFor takes the whole sleeper word and rings the bell of those that it named.
+func ringFor(sleepers *atomic.Uint64, bell Doorbell) {
+	if sleepers.Swap(0) != 0 && bell != nil {
+		_ = bell.Ring() // cannot fail but by a closed bell
+	}
+}
+
+// pollOther is Poll for everything but a reliable subscription that goes well.
+func (s *Subscriber) pollOther(limit int, fn func(Frame) error) (int, error) {
+	switch {
+	case s.closed:
+		return 0, ErrClosed
+	case !s.joined:
+		return 0, fmt.Errorf("%w: subscriber %d has not joined", ErrSlot, s.index)
+	case s.behind:
+		s.behind = false
+		return 0, &s.gap
+	case s.gates && s.evicted():
+		return 0, ErrEvicted
+	}
+	return s.pollCopy(limit, fn)
+}
+
+// evicted notices that a publisher, or the broker, ended our gating.
+func (s *Subscriber) evicted() bool {
+	if s.slot.state.Load() != subEvicted { // SYNC(evict): acquire
+		return false
+	}
+	s.gates = false
+	return true
+}
+
+// Ready reports whether Poll would return something: a frame, padding to pass, a gap
+// or an error. It is safe to call from another goroutine only while Poll is not running.
+func (s *Subscriber) Ready() bool {
+	if s.closed || s.behind {
+		return true
+	}
+	if s.data.word(s.pos&s.mask).Load() == stampOf(s.pos, s.key) {
+		return true
+	}
+	if s.policy == Reliable {
+		return false
+	}
+	return s.gates && s.slot.state.Load() == subEvicted || s.r.Tail().Sub(Position(s.pos)) > int64(s.mask+1)
+}
+
+// Missed counts a bounded sleep that ended with a frame already there, for figures.
+func (s *Subscriber) Missed() { s.slot.missed.Add(1) }
+
+// Close ends the subscription: it does not gate any more. The broker frees the slot.
+func (s *Subscriber) Close() error {
+	if s.closed {
+		return ErrClosed
+	}
+	s.closed = true
+	s.r.gating.clear(s.index)
+	ringFor(s.room, s.bell)
+	return nil
+}
