@@ -25,6 +25,9 @@ var (
 	ErrEvicted = errors.New("ring: evicted: lag or stall passed the bound, the subscription is lossy from here on")
 	// ErrCorrupt means that shared memory holds a value that no correct peer writes.
 	ErrCorrupt = errors.New("ring: corrupt: shared memory holds an impossible value")
+	// ErrStop, returned by a handler, ends Poll without an error. The frame counts as
+	// handled, as fs.SkipAll does for files.
+	ErrStop = errors.New("ring: stop this poll")
 	// ErrClosed means that the publisher, subscriber or member was closed.
 	ErrClosed = errors.New("ring: closed")
 	// ErrRepairPending means that a living publisher's intent names the dead one's

@@ -54,7 +54,13 @@ func (s *Subscriber) pollCopy(limit int, fn func(Frame) error) (int, error) {
 	}
 	n := 0
 	for _, f := range s.copies.frames {
-		if ferr := fn(f); ferr != nil {
+		ferr := fn(f)
+		if ferr == ErrStop {
+			n++
+			end, err = uint64(f.Position)+frameSize(uint64(len(f.Payload))), nil
+			break
+		}
+		if ferr != nil {
 			end, err = uint64(f.Position), ferr
 			break
 		}

@@ -89,7 +89,8 @@ func (m *Member) ID() int { return int(m.id) }
 //
 // A nil from fn acknowledges the frame: it is finished, whatever happens to this
 // process. An error ends Poll with that error; that frame and the rest of the claim
-// are put back at once for the group's members, marked as redelivered. What fn had
+// are put back at once for the group's members, marked as redelivered. ErrStop
+// acknowledges the frame, puts the rest back and is no error. What fn had
 // not returned for when the process dies is redelivered to another member: at least once.
 //
 // Errors of its own: ErrCorrupt, ErrClosed.
@@ -199,8 +200,11 @@ func (m *Member) work(start, end uint64, redelivered uint16, fn func(Frame) erro
 			return n, err
 		}
 	}
-	arch.StoreRelease(&m.slot.claim, claimIdle) // SYNC(cursor): release
+	m.r.publish(&m.slot.claim, claimIdle) // SYNC(cursor): release
 	m.finish(n)
+	if err == ErrStop {
+		err = nil
+	}
 	return n, err
 }
 
@@ -238,11 +242,16 @@ func (m *Member) deliver(start, end uint64, redelivered uint16, fn func(Frame) e
 				Source: h.source(), Redelivered: redelivered,
 			}
 			failpoint.Hit(FailGroupMidWork)
-			if err := fn(f); err != nil {
+			err := fn(f)
+			if err != nil && err != ErrStop {
 				return n, pos, err
 			}
 			n++
 			redelivered = min(redelivered, 1)
+			if err != nil {
+				done(pos + size)
+				return n, pos + size, err
+			}
 		}
 		pos += size
 		done(pos)

@@ -132,7 +132,7 @@ func (m *Member) workOrphan(i int, w orphanWord, limit int, fn func(Frame) error
 	case at == end || err == ErrCorrupt:
 		m.group.release(i)
 		return n, err
-	case err == errEnough:
+	case err == errEnough || err == ErrStop:
 		e.word.Store(uint64(w.next(orphanOffered, m.id, w.count())))
 		return n, nil
 	}

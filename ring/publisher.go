@@ -135,6 +135,17 @@ func (p *Publisher) refresh(need, end uint64) bool {
 	return int64(p.limit-end) >= 0
 }
 
+// Fits reports whether a payload of n bytes would find room now, without claiming it.
+// It is what a publisher that waits for room looks at.
+func (p *Publisher) Fits(n int) bool {
+	t := p.tail.Load()
+	need := frameSize(uint64(n))
+	if off := t & p.mask; off+need > p.mask+1 {
+		need += p.mask + 1 - off
+	}
+	return p.closed || int64(p.limit-(t+need)) >= 0 || p.refresh(need, t+need)
+}
+
 // forget clears the intent of a claim that was not made: repair would wait for it.
 func (p *Publisher) forget() { arch.StoreRelease(&p.slot.intent, 0) }
 

@@ -171,7 +171,7 @@ func (s *Subscriber) Policy() Policy {
 // waits, and returns how many frames fn took. Payloads are valid until fn returns.
 //
 // An error from fn ends Poll with that error; the frame that fn refused is the first
-// of the next Poll. Errors of its own: *GapError (frames were missed; the next
+// of the next Poll. ErrStop ends it without an error, with the frame handled. Errors of its own: *GapError (frames were missed; the next
 // Poll goes on behind the gap), ErrEvicted once, ErrCorrupt, ErrClosed.
 func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	if s.policy != Reliable || s.behind || !s.joined || s.closed {
@@ -197,7 +197,7 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 				break
 			}
 			f := Frame{Payload: s.data.bytes(off+offPayload, h.length()), Position: Position(pos), Source: h.source()}
-			if err = fn(f); err != nil {
+			if err = fn(f); err != nil && err != ErrStop {
 				break
 			}
 			failpoint.Hit(FailMidPoll)
@@ -207,6 +207,10 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 			break
 		}
 		pos += size
+		if err != nil {
+			err = nil // ErrStop
+			break
+		}
 	}
 	if pos != s.pos {
 		s.advance(pos, n)
@@ -221,10 +225,20 @@ func (s *Subscriber) advance(pos uint64, n int) {
 	s.frames += uint64(n)
 	arch.StoreRelease(&s.slot.frames, s.frames)
 	// SYNC(cursor): release. The payloads were read before publishers may write there.
-	arch.StoreRelease(&s.slot.cursor, pos)
+	s.r.publish(&s.slot.cursor, pos)
 	if s.room.Load() != 0 {
 		ringFor(s.room, s.bell)
 	}
+}
+
+// publish is a release store of a word that publishers which sleep for room wait for. On
+// hosts without membarrier it is a full fence, as commits are.
+func (r *Ring) publish(word *atomic.Uint64, v uint64) {
+	if r.cfg.Fenced {
+		word.Store(v)
+		return
+	}
+	arch.StoreRelease(word, v)
 }
 
 // ringFor takes the whole sleeper word and rings the bell of those that it named.
