@@ -1,0 +1,158 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/gateway/codec"
+)
+
+// What a Config's zero fields stand for.
+const (
+	DefaultBufferSize     = 256 << 10       // bytes: one read call takes many frames, and it still fits a near cache
+	DefaultBatchFrames    = 1024            // frames: the cost of a claim is gone long before, and 24 KiB of slices stay near
+	DefaultMaxConns       = 16384           // connections
+	DefaultPartialTimeout = 1 * time.Minute // long enough for 16 MiB at 2.5 Mbit/s
+	maxDefaultLanes       = 8               // of a topic's 64 publisher slots
+	minBufferSize         = 4 << 10         // bytes: less than this makes a read call for each few frames
+)
+
+// A Publisher is what an ingress feeds.
+type Publisher interface {
+	// PublishBatch publishes payloads in their order and returns how many of them it published: all of them, unless
+	// there is an error. It waits while the topic is full, until ctx is cancelled. It does not keep the slices. One
+	// goroutine calls it at a time.
+	PublishBatch(ctx context.Context, payloads [][]byte) (published int, err error)
+
+	// MaxPayload returns how many bytes the topic allows in one frame.
+	MaxPayload() int
+}
+
+// A Lane is a Publisher of one worker: one publisher slot of the topic.
+type Lane interface {
+	Publisher
+
+	// Close frees the publisher slot. The ingress calls it once, after the last PublishBatch.
+	Close() error
+}
+
+// Config says what an Ingress listens on, and what it feeds. Listen (or Listener) and NewLane are needed; a zero in any
+// other field stands for the default that is named there.
+type Config struct {
+	// Listen is the TCP address, HOST:PORT. Port 0 takes a free port, which Ingress.Addr tells.
+	Listen string
+
+	// Listener is used instead of Listen if it is not nil. Its connections must be syscall.Conn values with a socket
+	// below them, as those of net's TCP and Unix listeners are. The ingress closes it.
+	Listener net.Listener
+
+	// Topic is the topic's name, for logs and figures.
+	Topic string
+
+	// Codec names the codec (default: codec.Default, "len32").
+	Codec string
+
+	// NewLane opens a publisher. It is called Lanes times, by NewIngress only.
+	NewLane func(ctx context.Context) (Lane, error)
+
+	// Lanes is how many connections are read and published at the same time, and how many publisher slots that takes
+	// (default: GOMAXPROCS, at most 8).
+	Lanes int
+
+	// BufferSize is the size of a lane's read buffer in bytes (default: DefaultBufferSize; at least 4 KiB).
+	BufferSize int
+
+	// TurnBudget is how many bytes a connection may have read for it while others wait (default: BufferSize).
+	TurnBudget int
+
+	// BatchFrames is how many frames are published at once, at most (default: DefaultBatchFrames).
+	BatchFrames int
+
+	// MaxFrame is how many payload bytes a frame may have (default, and at most: what the topic allows).
+	MaxFrame int
+
+	// MaxConns is how many connections may be open (default: DefaultMaxConns; negative: no limit). One more is accepted and
+	// closed at once.
+	MaxConns int
+
+	// IdleTimeout closes a connection from which nothing has come for that long (default: never). Time in which the
+	// ingress itself did not read, because the topic was full, does not count here nor for PartialTimeout.
+	IdleTimeout time.Duration
+
+	// PartialTimeout closes a connection whose frame is not whole this long after its first byte came (default:
+	// DefaultPartialTimeout; negative: never).
+	PartialTimeout time.Duration
+
+	// DrainTimeout is how long Serve, once its context is cancelled, waits for room in a full topic before it gives
+	// frames up as Abort does (default: without end).
+	DrainTimeout time.Duration
+
+	// Logger gets the log (default: slog.Default()).
+	Logger *slog.Logger
+}
+
+// resolve checks the parts that need no lane, and puts the defaults in.
+func (c Config) resolve() (Config, codec.Codec, error) {
+	c.Codec = or(c.Codec, codec.Default)
+	framing, err := codec.Lookup(c.Codec)
+	if err != nil {
+		return c, nil, err
+	}
+	c.Lanes = or(c.Lanes, min(runtime.GOMAXPROCS(0), maxDefaultLanes))
+	c.BufferSize = or(c.BufferSize, DefaultBufferSize)
+	c.TurnBudget = or(c.TurnBudget, c.BufferSize)
+	c.BatchFrames = or(c.BatchFrames, DefaultBatchFrames)
+	c.MaxConns = or(c.MaxConns, DefaultMaxConns)
+	c.PartialTimeout = or(c.PartialTimeout, DefaultPartialTimeout)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	switch {
+	case c.NewLane == nil:
+		err = errors.New("no NewLane: set it to a function that opens a publisher of the topic")
+	case c.Listener == nil && c.Listen == "":
+		err = errors.New("no address to listen on: give HOST:PORT, as in 127.0.0.1:7070 (port 0 takes a free one)")
+	case c.Lanes < 1:
+		err = fmt.Errorf("%d lanes: at least 1 is needed", c.Lanes)
+	case c.BufferSize < minBufferSize:
+		err = fmt.Errorf("a read buffer of %d bytes: at least %d are needed", c.BufferSize, minBufferSize)
+	case c.TurnBudget < 1:
+		err = fmt.Errorf("a turn's budget of %d bytes: at least 1 is needed", c.TurnBudget)
+	case c.BatchFrames < 1:
+		err = fmt.Errorf("batches of %d frames: at least 1 is needed", c.BatchFrames)
+	case c.MaxFrame < 0:
+		err = fmt.Errorf("a frame limit of %d bytes: give a positive number, or 0 for what the topic allows", c.MaxFrame)
+	case c.IdleTimeout < 0:
+		err = fmt.Errorf("an idle time-out of %v: give a positive duration, or 0 for none", c.IdleTimeout)
+	case c.DrainTimeout < 0:
+		err = fmt.Errorf("a drain time-out of %v: give a positive duration, or 0 for none", c.DrainTimeout)
+	}
+	return c, framing, err
+}
+
+// or returns v, or the default if v is zero.
+func or[T comparable](v, byDefault T) T {
+	var zero T
+	if v == zero {
+		return byDefault
+	}
+	return v
+}
+
+// frameLimit returns the limit for frames, given what the lanes allow.
+func (c Config) frameLimit(lanes []Lane) (int, error) {
+	topic := lanes[0].MaxPayload()
+	for _, lane := range lanes[1:] {
+		topic = min(topic, lane.MaxPayload())
+	}
+	if c.MaxFrame > topic {
+		return 0, fmt.Errorf("a frame limit of %d bytes is above the topic's own of %d bytes: lower it (--max-frame), "+
+			"or use a topic with a larger capacity", c.MaxFrame, topic)
+	}
+	return or(c.MaxFrame, topic), nil
+}

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// batchClasses is how many counters the histogram of batch sizes has: one for each power of two up to 64 Ki frames, and
+// one for what is beyond.
+const batchClasses = 18
+
+// A worker is what a connection borrows for a turn: a lane to publish on, a buffer to read into, and room for the
+// frames that are found in it. There are no others, so memory for reading does not grow with connections.
+type worker struct {
+	lane   Lane
+	buf    []byte
+	frames [][]byte // empty; its capacity bounds a batch
+	count  traffic
+}
+
+// traffic is what went through one worker. Its holder adds, anybody may load.
+type traffic struct {
+	frames       atomic.Uint64 // frames published
+	bytes        atomic.Uint64 // payload bytes published
+	batches      atomic.Uint64 // PublishBatch calls
+	reads        atomic.Uint64 // read calls, those that found nothing included
+	received     atomic.Uint64 // bytes read
+	publishing   atomic.Int64  // nanoseconds in PublishBatch
+	backpressure atomic.Int64  // nanoseconds of these in calls that took longer than slowPublish
+	batchSizes   [batchClasses]atomic.Uint64
+}
+
+// slowPublish tells a wait for room from the work of copying: no batch takes as long as this to copy.
+const slowPublish = time.Millisecond
+
+func (t *traffic) addBatch(frames, bytes int, took time.Duration) {
+	t.frames.Add(uint64(frames))
+	t.bytes.Add(uint64(bytes))
+	t.batches.Add(1)
+	t.publishing.Add(int64(took))
+	if took > slowPublish {
+		t.backpressure.Add(int64(took))
+	}
+	t.batchSizes[batchClass(frames)].Add(1)
+}
+
+// batchClass returns the histogram's index for a batch: i for batches of up to 1<<i frames.
+func batchClass(frames int) int {
+	return min(bits.Len(uint(max(frames, 1)-1)), batchClasses-1)
+}
+
+// workers lends workers in the order in which they are asked for.
+type workers struct {
+	all     []*worker
+	free    chan *worker // a channel serves its receivers first come, first served
+	waiting atomic.Int32 // connections that wait for one
+}
+
+func newWorkers(lanes []Lane, bufferSize, batchFrames int) *workers {
+	p := &workers{free: make(chan *worker, len(lanes))}
+	for _, lane := range lanes {
+		w := &worker{lane: lane, buf: make([]byte, bufferSize), frames: make([][]byte, 0, batchFrames)}
+		p.all = append(p.all, w)
+		p.free <- w
+	}
+	return p
+}
+
+// acquire waits for a worker, and says how long it waited. It returns nil if it would have to wait and done is closed.
+func (p *workers) acquire(done <-chan struct{}) (w *worker, waited time.Duration) {
+	select {
+	case w = <-p.free:
+		return w, 0
+	default:
+	}
+	began := time.Now()
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	select {
+	case w = <-p.free:
+	case <-done:
+	}
+	return w, time.Since(began)
+}
+
+func (p *workers) release(w *worker) { p.free <- w }
+
+// wanted says whether a connection waits for a worker.
+func (p *workers) wanted() bool { return p.waiting.Load() > 0 }
+
+// inUse returns how many workers are lent.
+func (p *workers) inUse() int { return len(p.all) - len(p.free) }
+
+// closeLanes closes all of the lanes, and returns the errors that this made.
+func closeLanes(lanes []Lane) error {
+	var errs []error
+	for _, lane := range lanes {
+		if err := lane.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close a lane: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
