@@ -122,6 +122,41 @@ func TestMemInfo(t *testing.T) {
 	}
 }
 
+func TestNodes(t *testing.T) {
+	root := tree(t, map[string]string{
+		"sys/devices/system/node/online":        "0-1\n",
+		"sys/devices/system/node/node1/meminfo": "\nNode 1 MemTotal:   100 kB\nNode 1 MemFree:  10 kB\nNode 1 Inactive(file):  5 kB\n",
+		"sys/devices/system/node/node0/meminfo": "Node 0 MemFree:  10 kB\n",
+	})
+	if got, err := nodes(root); err != nil || !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := nodes(t.TempDir()); err != nil || len(got) != 0 {
+		t.Errorf("kernel without NUMA: %v, %v", got, err)
+	}
+	want := Room{15 << 10, "MemFree and Inactive(file) in /sys/devices/system/node/node1/meminfo"}
+	if room, err := nodeMemory(root, 1); err != nil || room != want {
+		t.Errorf("got %+v, %v; want %+v", room, err, want)
+	}
+	const noLine = "/sys/devices/system/node/node0/meminfo: no line Node 0 Inactive(file)"
+	if _, err := nodeMemory(root, 0); err == nil || err.Error() != noLine {
+		t.Errorf("got %v", err)
+	}
+	if _, err := nodeMemory(root, 2); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("node that is not there: %v", err)
+	}
+	online, err := Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range online {
+		// A node may have processors and no memory, so 0 is fine.
+		if _, err := NodeMemory(n); err != nil {
+			t.Errorf("node %d of this machine: %v", n, err)
+		}
+	}
+}
+
 const (
 	mounts1 = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n" +
 		"36 31 0:33 / /sys/fs/cgroup/ht rw - cgroup cgroup rw,hugetlb\n" +

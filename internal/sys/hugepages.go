@@ -98,6 +98,10 @@ const THPFile = "/sys/kernel/mm/transparent_hugepage/enabled"
 // THP returns the chosen word of THPFile: always, madvise or never.
 func THP() (string, error) { return chosenWord(THPFile) }
 
+// THPSize returns the size in bytes of a transparent huge page that one entry of the page directory maps: 2 MiB on
+// amd64. A kernel without transparent huge pages gives fs.ErrNotExist.
+func THPSize() (int64, error) { return readInt("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") }
+
 // chosenWord returns the word in brackets of a file such as "always [madvise] never".
 func chosenWord(file string) (string, error) {
 	b, err := os.ReadFile(file)

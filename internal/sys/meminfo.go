@@ -39,24 +39,45 @@ func availableMemory(root string) (Room, error) {
 func MemInfo(key string) (int64, error) { return memInfo("/", key) }
 
 func memInfo(root, key string) (int64, error) {
-	b, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
+	return memLine(filepath.Join(root, "proc/meminfo"), "/proc/meminfo", key)
+}
+
+// NodeMemory returns how much memory the NUMA node has that is free or only caches files.
+func NodeMemory(node int) (Room, error) { return nodeMemory("/", node) }
+
+func nodeMemory(root string, node int) (Room, error) {
+	name := fmt.Sprintf("/sys/devices/system/node/node%d/meminfo", node)
+	room := Room{Source: "MemFree and Inactive(file) in " + name}
+	for _, key := range []string{"MemFree", "Inactive(file)"} {
+		n, err := memLine(filepath.Join(root, name), name, fmt.Sprintf("Node %d %s", node, key))
+		if err != nil {
+			return Room{}, err
+		}
+		room.Bytes += n
+	}
+	return room, nil
+}
+
+// memLine returns the value of the line "key: value kB" of a file that errors call name.
+func memLine(file, name, key string) (int64, error) {
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		name, rest, ok := strings.Cut(line, ":")
-		if !ok || name != key {
+		head, rest, ok := strings.Cut(line, ":")
+		if !ok || head != key {
 			continue
 		}
 		value, inKB := strings.CutSuffix(strings.TrimSpace(rest), " kB")
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("/proc/meminfo: %s: %w", key, err)
+			return 0, fmt.Errorf("%s: %s: %w", name, key, err)
 		}
 		if inKB {
 			n <<= 10
 		}
 		return n, nil
 	}
-	return 0, fmt.Errorf("/proc/meminfo: no line %s", key)
+	return 0, fmt.Errorf("%s: no line %s", name, key)
 }
