@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hugebus/hugebus/internal/invariants"
 )
 
 // minChunk is the smallest memory for a torn frame: one cache line, enough for most torn small frames.
@@ -35,6 +37,7 @@ func (p *chunks) put(c *chunk) {
 	if c == nil {
 		return
 	}
+	invariants.Poison(c.b)
 	class := bits.Len(uint(len(c.b) - 1))
 	p.held.Add(-1 << class)
 	p.bySize[class].Put(c)

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/hugebus/hugebus/internal/invariants"
 )
 
 // batchClasses is how many counters the histogram of batch sizes has: one for each power of two up to 64 Ki frames, and
@@ -86,7 +88,11 @@ func (p *workers) acquire(done <-chan struct{}) (w *worker, waited time.Duration
 	return w, time.Since(began)
 }
 
-func (p *workers) release(w *worker) { p.free <- w }
+// release gives a worker back. What was in its buffer is gone.
+func (p *workers) release(w *worker) {
+	invariants.Poison(w.buf)
+	p.free <- w
+}
 
 // wanted says whether a connection waits for a worker.
 func (p *workers) wanted() bool { return p.waiting.Load() > 0 }
