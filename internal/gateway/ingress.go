@@ -38,6 +38,7 @@ type Ingress struct {
 	lanes    []Lane
 	workers  *workers
 	listener net.Listener
+	closing  sync.Once // of the listener
 	began    time.Time
 	warnings rateLog
 	chunks   chunks

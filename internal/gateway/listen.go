@@ -69,9 +69,7 @@ func (in *Ingress) accept() {
 		}
 	}
 	in.emptyBacklog()
-	if err := in.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		in.cfg.Logger.Warn("closing the listener failed", "listen", in.Addr().String(), "error", err)
-	}
+	in.closeListener()
 }
 
 // acceptRemedy says what an operator can do about an error of accept.
@@ -105,9 +103,16 @@ func (in *Ingress) wakeAccept() {
 	if l, ok := in.listener.(deadliner); ok && l.SetDeadline(time.Unix(1, 0)) == nil {
 		return
 	}
-	if err := in.listener.Close(); err != nil {
-		in.debug("closing the listener failed", slog.Any("error", err))
-	}
+	in.closeListener()
+}
+
+// closeListener closes the listener once; Close has no other use for an error than to tell somebody.
+func (in *Ingress) closeListener() {
+	in.closing.Do(func() {
+		if err := in.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			in.cfg.Logger.Warn("closing the listener failed", "listen", in.Addr().String(), "error", err)
+		}
+	})
 }
 
 // emptyBacklog takes on the connections that wait in the listen queue.

@@ -38,17 +38,17 @@ func (c *conn) step() (ended bool) {
 			c.bytes.park()
 		}
 		c.note(waited, c.received > received, c.frames > frames)
-		if !yield {
-			waited = 0
-			runtime.Gosched() // others may be about to ask for a worker, and wait for a processor
-			continue
-		}
-		c.in.workers.release(w)
-		if result == drained {
+		switch {
+		case result == drained:
+			c.in.workers.release(w)
 			c.arm()
 			return false
+		case yield:
+			w, waited = c.in.workers.yield(w, c.in.hard.Done())
+		default:
+			waited = 0
+			runtime.Gosched() // others may be about to ask for a worker, and wait for a processor
 		}
-		w, waited = c.in.workers.acquire(c.in.hard.Done())
 	}
 	c.abandon()
 	return true

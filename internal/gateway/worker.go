@@ -6,8 +6,6 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
-
-	"github.com/hugebus/hugebus/internal/invariants"
 )
 
 // batchClasses is how many counters the histogram of batch sizes has: one for each power of two up to 64 Ki frames, and
@@ -53,52 +51,6 @@ func (t *traffic) addBatch(frames, bytes int, took time.Duration) {
 func batchClass(frames int) int {
 	return min(bits.Len(uint(max(frames, 1)-1)), batchClasses-1)
 }
-
-// workers lends workers in the order in which they are asked for.
-type workers struct {
-	all     []*worker
-	free    chan *worker // a channel serves its receivers first come, first served
-	waiting atomic.Int32 // connections that wait for one
-}
-
-func newWorkers(lanes []Lane, bufferSize, batchFrames int) *workers {
-	p := &workers{free: make(chan *worker, len(lanes))}
-	for _, lane := range lanes {
-		w := &worker{lane: lane, buf: make([]byte, bufferSize), frames: make([][]byte, 0, batchFrames)}
-		p.all = append(p.all, w)
-		p.free <- w
-	}
-	return p
-}
-
-// acquire waits for a worker, and says how long it waited. It returns nil if it would have to wait and done is closed.
-func (p *workers) acquire(done <-chan struct{}) (w *worker, waited time.Duration) {
-	select {
-	case w = <-p.free:
-		return w, 0
-	default:
-	}
-	began := time.Now()
-	p.waiting.Add(1)
-	defer p.waiting.Add(-1)
-	select {
-	case w = <-p.free:
-	case <-done:
-	}
-	return w, time.Since(began)
-}
-
-// release gives a worker back. What was in its buffer is gone.
-func (p *workers) release(w *worker) {
-	invariants.Poison(w.buf)
-	p.free <- w
-}
-
-// wanted says whether a connection waits for a worker.
-func (p *workers) wanted() bool { return p.waiting.Load() > 0 }
-
-// inUse returns how many workers are lent.
-func (p *workers) inUse() int { return len(p.all) - len(p.free) }
 
 // closeLanes closes all of the lanes, and returns the errors that this made.
 func closeLanes(lanes []Lane) error {
