@@ -55,7 +55,7 @@ func eachKind(t *testing.T, test func(t *testing.T, s *shm.Segment)) {
 			if p == shm.PagesTHP {
 				setShmemTHP(t, "advise")
 			}
-			test(t, create(t, shm.Options{Name: "kind", Size: 4 * mib, Pages: p}))
+			test(t, createHuge(t, shm.Options{Name: "kind", Size: 4 * mib, Pages: p}))
 		})
 	}
 }

@@ -22,18 +22,25 @@ func shmemTHP(t *testing.T) string {
 	return word
 }
 
-// setShmemTHP changes it until the test ends.
+// setShmemTHP changes it until the test ends. A lock on the file keeps other runs of these tests from putting back what
+// this one has set.
 func setShmemTHP(t *testing.T, word string) {
 	t.Helper()
-	before := shmemTHP(t)
-	if before == word {
-		return
+	shmemTHP(t)
+	f, err := os.OpenFile(sys.ShmemTHPFile, os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("only root can set it: %v", err)
 	}
-	if err := os.WriteFile(sys.ShmemTHPFile, []byte(word), 0); err != nil {
-		t.Skipf("only root can set %s: %v", sys.ShmemTHPFile, err)
+	t.Cleanup(func() { f.Close() })
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	before := shmemTHP(t)
+	if _, err := f.WriteString(word); err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.WriteFile(sys.ShmemTHPFile, []byte(before), 0); err != nil {
+		if _, err := f.WriteAt([]byte(before), 0); err != nil {
 			t.Errorf("put back %q: %v", before, err)
 		}
 	})
@@ -41,14 +48,7 @@ func setShmemTHP(t *testing.T, word string) {
 
 func TestCreateOnTransparentHugePages(t *testing.T) {
 	setShmemTHP(t, "advise")
-	s, err := shm.Create(shm.Options{Size: 8 * mib, Pages: shm.PagesTHP})
-	if errors.Is(err, unix.ENOMEM) {
-		t.Skipf("memory is too fragmented: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := createHuge(t, shm.Options{Size: 8 * mib, Pages: shm.PagesTHP})
 	checkSegment(t, s, 8*mib)
 	if s.Pages() != shm.PagesTHP || s.PageSize() != 2*mib {
 		t.Errorf("got %v, %d", s.Pages(), s.PageSize())

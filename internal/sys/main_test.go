@@ -3,7 +3,7 @@ package sys_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/hugebus/hugebus/internal/testutil"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testutil.Main(m) }
