@@ -30,6 +30,9 @@ func Earliest() Start { return Start{kind: startEarliest} }
 // the subscription starts at the earliest, and its first Poll reports the gap.
 func At(p Position) Start { return Start{kind: startAt, pos: p} }
 
+// Position is the position of a Start made by At; ok is false for the others.
+func (s Start) Position() (p Position, ok bool) { return s.pos, s.kind == startAt }
+
 // String is latest, earliest or a decimal position, as ParseStart of package client reads it.
 func (s Start) String() string {
 	switch s.kind {

@@ -197,15 +197,20 @@ func (m *Member) work(start, end uint64, redelivered uint16, fn func(Frame) erro
 			// No room among the orphans: it stays ours, and gates, and is first in the
 			// next Poll.
 			m.held = true
-			return n, err
+			return n, unlessStop(err)
 		}
 	}
 	m.r.publish(&m.slot.claim, claimIdle) // SYNC(cursor): release
 	m.finish(n)
+	return n, unlessStop(err)
+}
+
+// unlessStop is err, but nil for ErrStop.
+func unlessStop(err error) error {
 	if err == ErrStop {
-		err = nil
+		return nil
 	}
-	return n, err
+	return err
 }
 
 // finish counts frames and wakes publishers that wait for room.
