@@ -100,12 +100,13 @@ type AttachRequest struct {
 	// subscriber chooses its own start in the memory.
 	Start *StartPoint `json:"start,omitempty"`
 	// LaneOnly says that this client has the topic's memory mapped in this direction
-	// already, and only wants another slot: no descriptors come with the reply.
+	// already, and only wants another slot: no descriptors come with the reply. If TopicID
+	// is not that of the mapping, the topic was made anew: detach and attach again.
 	LaneOnly bool `json:"lane_only,omitempty"`
 }
 
-// An AttachReply names what was given. Unless LaneOnly was asked for, the five
-// descriptors come with it.
+// An AttachReply names what was given. The five descriptors come with it, or none if
+// LaneOnly was asked for.
 type AttachReply struct {
 	Attachment uint64 `json:"attachment"`
 	TopicID    string `json:"topic_id"`
@@ -114,6 +115,9 @@ type AttachReply struct {
 	// Group and Member are numbers for members.
 	Group  int `json:"group,omitempty"`
 	Member int `json:"member,omitempty"`
+	// MaxRedeliveries is the topic's, for members: what was refused more often is for
+	// the dead-letter topic; negative: never.
+	MaxRedeliveries int `json:"max_redeliveries,omitempty"`
 }
 
 // A DetachRequest gives a slot back. The client has stopped to use it before.

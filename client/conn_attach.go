@@ -1,0 +1,180 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/doorbell"
+	"github.com/hugebus/hugebus/internal/sys"
+	"github.com/hugebus/hugebus/ring"
+)
+
+// An attachment is a slot of a topic that the broker gave to this client.
+//
+// The memory behind ring stays mapped until release: whoever uses ring must have ended
+// before. Both bells are shared by all attachments of the mapping: Ring them from
+// anywhere, but make a Dup to Wait on.
+type attachment struct {
+	client *Client
+	mem    *mapping
+	id     uint64
+	once   sync.Once
+
+	topic           string
+	kind            control.Kind
+	groupName       string
+	ring            *ring.Ring
+	slot            int // publisher or subscriber slot; that of a member's words
+	group           int // members only
+	member          int // members only
+	maxRedeliveries int // members only; math.MaxInt for no bound
+	subBell         *doorbell.Bell
+	pubBell         *doorbell.Bell
+	barriers        sys.Barriers
+
+	onClose func() error // guarded by Client.mu
+}
+
+// An attachOptions says what to attach.
+type attachOptions struct {
+	kind  control.Kind
+	topic string
+	// name is what the broker calls the attachment; empty: the client's name.
+	name string
+	// policy, evictLag and evictAfter are for subscribers.
+	policy     ring.Policy
+	evictLag   int64
+	evictAfter time.Duration
+	// group and start are for members; start counts if the group does not exist yet.
+	group string
+	start *control.StartPoint
+}
+
+// attach asks the broker for a slot, and for the topic's memory unless it is mapped
+// already in this direction.
+func (c *Client) attach(ctx context.Context, o attachOptions) (*attachment, error) {
+	request := control.AttachRequest{
+		Topic: o.topic, Kind: o.kind, Name: o.name, Group: o.group, Start: o.start,
+		EvictLag: o.evictLag, EvictAfter: o.evictAfter,
+	}
+	if o.kind == control.KindSubscriber {
+		request.Policy = o.policy.String()
+	}
+	for {
+		held := c.holdMapping(o.topic, o.kind.Publishes())
+		request.LaneOnly = held != nil
+		var reply control.AttachReply
+		files, err := c.conn.requestFiles(ctx, control.OpAttach, request, &reply)
+		if err != nil {
+			c.dropMapping(held)
+			return nil, err
+		}
+		if held != nil && held.key.topicID != reply.TopicID {
+			// The topic was removed and made anew, and the event is on its way.
+			held.gone.Store(true)
+			c.dropMapping(held)
+			closeFiles(files)
+			if err := c.askDetach(reply.Attachment); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		return c.attachedTo(o, reply, held, files)
+	}
+}
+
+// attachedTo makes an attachment of the broker's reply. It takes over the reference on
+// held, or else the files.
+func (c *Client) attachedTo(o attachOptions, reply control.AttachReply, held *mapping, files []*os.File) (*attachment, error) {
+	m := held
+	if m == nil {
+		var err error
+		if m, err = c.newMapping(mappingKey{topicID: reply.TopicID, publish: o.kind.Publishes()}, o.topic, files); err != nil {
+			return nil, errors.Join(fmt.Errorf("client: attach %s: %w", o.topic, err), c.askDetach(reply.Attachment))
+		}
+	}
+	a := &attachment{
+		client: c, mem: m, id: reply.Attachment, topic: o.topic, kind: o.kind, groupName: o.group,
+		ring: m.ring, slot: reply.Slot, group: reply.Group, member: reply.Member, maxRedeliveries: reply.MaxRedeliveries,
+		subBell: m.subBell, pubBell: m.pubBell, barriers: c.barriers,
+	}
+	if reply.MaxRedeliveries < 0 {
+		a.maxRedeliveries = math.MaxInt
+	}
+	c.mu.Lock()
+	closing := c.closing
+	c.attached[a] = struct{}{}
+	c.mu.Unlock()
+	if closing {
+		a.release()
+		return nil, os.ErrClosed
+	}
+	return a, nil
+}
+
+// closeWith tells Client.Close how to end the use of the attachment: fn stops its
+// user, and sees to it that release is called in the end. An error means that the client
+// was closed meanwhile, and that fn will not be called.
+func (a *attachment) closeWith(fn func() error) error {
+	a.client.mu.Lock()
+	defer a.client.mu.Unlock()
+	if a.client.closing {
+		return os.ErrClosed
+	}
+	a.onClose = fn
+	return nil
+}
+
+// removed reports whether the topic was removed. It is cheap. Sleepers are woken when
+// it becomes true.
+func (a *attachment) removed() bool { return a.mem.gone.Load() }
+
+// release gives the slot back and unmaps the memory if this was its last use. The ring
+// must not be used any more, not even by another goroutine. Calling it again does nothing.
+func (a *attachment) release() {
+	a.once.Do(func() {
+		c := a.client
+		c.mu.Lock()
+		delete(c.attached, a)
+		c.mu.Unlock()
+		if err := c.askDetach(a.id); err != nil {
+			c.log.Warn("hugebus: broker does not take an attachment back", "topic", a.topic, "kind", a.kind, "error", err)
+		}
+		c.dropMapping(a.mem)
+	})
+}
+
+// patience is how long a request may take that no caller's context bounds.
+const patience = 5 * time.Second
+
+// deadLetter asks the broker to move frames of a member's group that were redelivered too
+// often. Nobody waits for the answer.
+func (a *attachment) deadLetter() {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		var moved control.DeadLetterReply
+		err := a.client.conn.request(ctx, control.OpDeadLetter, control.DeadLetterRequest{Topic: a.topic, Group: a.groupName}, &moved)
+		if err != nil && !errors.Is(err, os.ErrClosed) {
+			a.client.log.Warn("hugebus: frames that nobody finishes stay in the group", "topic", a.topic, "group", a.groupName, "error", err)
+		}
+	}()
+}
+
+// askDetach tells the broker that an attachment is not used any more. Without a broker
+// there is nobody to tell, and nothing is wrong.
+func (c *Client) askDetach(id uint64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := c.conn.request(ctx, control.OpDetach, control.DetachRequest{Attachment: id}, &control.Empty{})
+	if errors.Is(err, ErrBrokerUnavailable) || errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
