@@ -1,0 +1,223 @@
+package client
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/hugebus/hugebus/ring"
+)
+
+// A Lane publishes from one publisher slot, for one goroutine at a time: the fastest
+// path. Lanes of one topic, in one process or many, need no coordination; each has its
+// own place in the topic's total order, in which its own frames keep theirs. The one
+// method that any goroutine may call is Close.
+//
+// After the topic's removal every method returns ErrTopicRemoved, and after Close
+// os.ErrClosed.
+type Lane struct {
+	guard guard
+	p     *ring.Publisher
+	room  sleeper
+	watch *ring.StallWatch
+	att   *attachment
+	need  int         // bytes of payload that a wait for room is for
+	fits  func() bool // built once, so that waiting allocates nothing
+}
+
+func newLane(att *attachment, how Wait) (*Lane, error) {
+	p, err := att.ring.Publisher(att.slot, ring.PublisherOptions{Doorbell: att.subBell})
+	if err != nil {
+		return nil, err
+	}
+	l := &Lane{p: p, att: att, watch: ring.NewStallWatch(att.ring)}
+	l.fits = func() bool { return l.att.removed() || l.guard.closed.Load() != 0 || l.p.Fits(l.need) }
+	l.room, err = att.sleeper(att.pubBell, att.ring.PublisherSleepers(), att.ring.Config().Publishers, how, func() {})
+	if err != nil {
+		return nil, err
+	}
+	l.guard.init(att.barriers.Private, func() {
+		_ = l.p.Close()
+		l.room.close()
+		att.release()
+	})
+	if err := att.closeWith(l.Close); err != nil {
+		l.room.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// MaxPayload is the largest payload of the topic, in bytes.
+func (l *Lane) MaxPayload() int { return l.p.MaxPayload() }
+
+// TryPublish copies payload into the topic as one frame, without waiting and without
+// allocating. ErrBackpressure: the topic is full. ErrTooLarge: a *TooLargeError.
+func (l *Lane) TryPublish(payload []byte) error {
+	if err := l.enter(); err != nil {
+		return err
+	}
+	err := l.p.TryPublish(payload)
+	l.guard.exit()
+	if err != nil {
+		return l.failed(err, len(payload))
+	}
+	return nil
+}
+
+// Publish is TryPublish, but waits while the topic is full, until ctx ends: then it
+// returns ctx's error, and nothing was published.
+func (l *Lane) Publish(ctx context.Context, payload []byte) error {
+	for {
+		err := l.TryPublish(payload)
+		if err != ErrBackpressure {
+			return err
+		}
+		if err := l.waitRoom(ctx, len(payload)); err != nil {
+			return err
+		}
+	}
+}
+
+// TryPublishBatch publishes payloads in order, as few claims as they need, and
+// returns how many. The frames of one claim become visible together. ErrBackpressure:
+// the topic is full, try the rest again. ErrTooLarge: the next one does not fit.
+func (l *Lane) TryPublishBatch(payloads [][]byte) (int, error) {
+	if err := l.enter(); err != nil {
+		return 0, err
+	}
+	n, err := l.p.TryPublishBatch(payloads)
+	l.guard.exit()
+	if err != nil {
+		size := 0
+		if n < len(payloads) {
+			size = len(payloads[n])
+		}
+		return n, l.failed(err, size)
+	}
+	return n, nil
+}
+
+// PublishBatch is TryPublishBatch, but waits while the topic is full, until ctx ends.
+// It returns how many were published, also with an error.
+func (l *Lane) PublishBatch(ctx context.Context, payloads [][]byte) (int, error) {
+	done := 0
+	for {
+		n, err := l.TryPublishBatch(payloads[done:])
+		done += n
+		if err != ErrBackpressure {
+			return done, err
+		}
+		if err := l.waitRoom(ctx, len(payloads[done])); err != nil {
+			return done, err
+		}
+	}
+}
+
+// A Claim is room for one frame, to be written in place. Commit or Abort it soon:
+// readers come to a stop in front of it. It stays valid when its lane is closed
+// meanwhile.
+type Claim struct {
+	// Payload is the room. It is not zeroed, and must not be touched after Commit or Abort.
+	Payload []byte
+	c       ring.Claim
+	g       *guard
+	done    func() // for claims of a Publisher
+}
+
+// TryClaim claims room for a payload of n bytes, without waiting. The lane can do
+// nothing else until Commit or Abort. Errors are those of TryPublish.
+func (l *Lane) TryClaim(n int) (Claim, error) {
+	if err := l.enter(); err != nil {
+		return Claim{}, err
+	}
+	c, err := l.p.Claim(n)
+	if err != nil {
+		l.guard.exit()
+		return Claim{}, l.failed(err, n)
+	}
+	return Claim{Payload: c.Payload, c: c, g: &l.guard}, nil
+}
+
+// Claim is TryClaim, but waits while the topic is full, until ctx ends.
+func (l *Lane) Claim(ctx context.Context, n int) (Claim, error) {
+	for {
+		c, err := l.TryClaim(n)
+		if err != ErrBackpressure {
+			return c, err
+		}
+		if err := l.waitRoom(ctx, n); err != nil {
+			return Claim{}, err
+		}
+	}
+}
+
+// Commit makes the frame visible. ErrNotClaimed: that was done before.
+func (c Claim) Commit() error { return c.CommitN(len(c.Payload)) }
+
+// CommitN makes the first n bytes of the payload the frame. ErrTooLarge: n is above
+// what was claimed; the claim stays open.
+func (c Claim) CommitN(n int) error {
+	err := c.c.CommitN(n)
+	if err == nil {
+		c.leave()
+	}
+	return err
+}
+
+// Abort gives the room up. Readers skip it.
+func (c Claim) Abort() error {
+	err := c.c.Abort()
+	if err == nil {
+		c.leave()
+	}
+	return err
+}
+
+func (c Claim) leave() {
+	c.g.exit()
+	if c.done != nil {
+		c.done()
+	}
+}
+
+// Close gives the slot back. Calls that run go on to their end; one that waits for
+// room returns os.ErrClosed. An open claim stays valid until it is committed or aborted.
+func (l *Lane) Close() error {
+	if !l.guard.close() {
+		return os.ErrClosed
+	}
+	l.room.interrupt()
+	return nil
+}
+
+func (l *Lane) enter() error {
+	if l.att.removed() {
+		return ErrTopicRemoved
+	}
+	return l.guard.enter()
+}
+
+// failed makes the error of a size of bytes that did not fit readable.
+func (l *Lane) failed(err error, size int) error {
+	if err == ring.ErrTooLarge {
+		return &TooLargeError{Topic: l.att.topic, Size: size, Max: l.p.MaxPayload()}
+	}
+	return hotError(err)
+}
+
+// waitRoom waits until a payload of n bytes may fit. While it waits it applies the
+// bounds of evicting subscribers, since the broker may be away.
+func (l *Lane) waitRoom(ctx context.Context, n int) error {
+	if err := l.enter(); err != nil {
+		return err
+	}
+	defer l.guard.exit()
+	l.need = n
+	_, until := l.watch.Check(time.Now())
+	err := l.room.wait(ctx, until, l.fits)
+	if err == errUntil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,293 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/ring"
+)
+
+// A Policy says what happens when a subscriber is slow; see ring.Policy.
+type Policy = ring.Policy
+
+// The policies of a subscription.
+const (
+	// Reliable holds publishers back rather than miss a frame. It is the default.
+	Reliable = ring.Reliable
+	// Lossy never holds publishers back, and is told exactly what it missed.
+	Lossy = ring.Lossy
+	// Evict is reliable until its lag or stall passes a bound, then lossy, and told so.
+	Evict = ring.Evict
+)
+
+// A Start says where a subscription or a new group begins; the zero value is Latest.
+type Start = ring.Start
+
+// Latest starts with the next frame that is published.
+func Latest() Start { return ring.Latest() }
+
+// Earliest starts with the earliest frame that the topic still holds.
+func Earliest() Start { return ring.Earliest() }
+
+// At starts with the frame at p, or the next behind it; if p is no longer held the
+// first Poll reports the gap.
+func At(p Position) Start { return ring.At(p) }
+
+// ParseStart reads latest, earliest or a decimal position.
+func ParseStart(s string) (Start, error) {
+	switch s {
+	case "latest":
+		return Latest(), nil
+	case "earliest":
+		return Earliest(), nil
+	}
+	p, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || p%ring.CellSize != 0 {
+		return Start{}, fmt.Errorf("client: start %q: use latest, earliest or a position (a multiple of %d)", s, ring.CellSize)
+	}
+	return At(Position(p)), nil
+}
+
+// SubscriberOptions are what a Subscriber may be told. The zero value is a reliable
+// subscription from now on.
+type SubscriberOptions struct {
+	// Name is what logs and `hugebus topic show` call it; empty: the client's name.
+	Name string
+	// Policy is Reliable (also the zero value), Lossy or Evict.
+	Policy Policy
+	// EvictLag is the bound on lag of Evict, in bytes of positions; 0: none.
+	EvictLag int64
+	// EvictAfter is the bound on standing still of Evict; 0: none.
+	EvictAfter time.Duration
+	// Start is where it begins.
+	Start Start
+	// Wait says how it waits for frames.
+	Wait Wait
+}
+
+// pollLimit is how many frames Run and Frames of a Subscriber take at a time: many
+// enough to make the cursor's store cheap, few enough that publishers see it move.
+const pollLimit = 64
+
+// A Subscriber reads a topic. It is for one goroutine at a time; only Close may be
+// called from any other.
+//
+// When the topic is removed it reads what is left, and then returns
+// ErrTopicRemoved. After Close every method returns os.ErrClosed.
+type Subscriber struct {
+	guard guard
+	s     *ring.Subscriber
+	wait  sleeper
+	att   *attachment
+	ready func() bool
+	next  nextFrame
+}
+
+// Subscriber attaches to a topic to read all of its frames. The topic is made if it
+// does not exist and the broker's rules allow it. Close it when it is no longer used: a
+// reliable one that nobody reads stops the topic's publishers.
+//
+// Errors: ErrBrokerUnavailable, ctx's error, or what the broker refused and why.
+func (c *Client) Subscriber(ctx context.Context, topic string, o SubscriberOptions) (*Subscriber, error) {
+	if o.Policy == 0 {
+		o.Policy = Reliable
+	}
+	att, err := c.attach(ctx, attachOptions{
+		kind: control.KindSubscriber, topic: topic, name: o.Name,
+		policy: o.Policy, evictLag: o.EvictLag, evictAfter: o.EvictAfter,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSubscriber(ctx, att, o)
+	if err != nil {
+		att.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newSubscriber(ctx context.Context, att *attachment, o SubscriberOptions) (*Subscriber, error) {
+	rs, err := att.ring.Subscriber(att.slot, ring.SubscriberOptions{Doorbell: att.pubBell})
+	if err != nil {
+		return nil, err
+	}
+	if err := rs.Join(o.Start, pauseUntil(ctx)); err != nil {
+		return nil, err
+	}
+	s := &Subscriber{s: rs, att: att}
+	s.ready = func() bool { return s.s.Ready() || att.removed() || s.guard.closed.Load() != 0 }
+	s.wait, err = att.sleeper(att.subBell, att.ring.SubscriberSleepers(), att.ring.Config().Subscribers, o.Wait, rs.Missed)
+	if err != nil {
+		return nil, err
+	}
+	s.next.init()
+	s.guard.init(att.barriers.Private, func() {
+		_ = rs.Close()
+		s.wait.close()
+		att.release()
+	})
+	if err := att.closeWith(s.Close); err != nil {
+		s.wait.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// pauseUntil waits a little between two looks at a publisher, until ctx ends.
+func pauseUntil(ctx context.Context) func() error {
+	return func() error {
+		t := time.NewTimer(50 * time.Microsecond)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.C:
+			return nil
+		}
+	}
+}
+
+// Poll hands up to limit frames to fn, in order and in place, and returns how many fn
+// took. It neither waits nor allocates. Payloads are valid until fn returns.
+//
+// An error from fn ends Poll with that error, and the next Poll begins with that
+// frame; ErrStop ends it without an error, with the frame handled. Errors of its own:
+// *GapError (an ErrOverrun: frames were missed; the next Poll goes on behind the
+// gap), ErrEvicted once, ErrCorrupt, ErrTopicRemoved, os.ErrClosed, ErrInUse.
+func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
+	if err := s.guard.enter(); err != nil {
+		return 0, err
+	}
+	n, err := s.s.Poll(limit, fn)
+	if n == 0 && err == nil && s.att.removed() && !s.s.Ready() {
+		err = ErrTopicRemoved
+	}
+	s.guard.exit()
+	return n, hotError(err)
+}
+
+// Wait blocks until Poll would return something, or ctx ends.
+func (s *Subscriber) Wait(ctx context.Context) error {
+	if err := s.guard.enter(); err != nil {
+		return err
+	}
+	defer s.guard.exit()
+	return s.wait.wait(ctx, time.Time{}, s.ready)
+}
+
+// Run hands every frame to fn, waiting for more, until fn returns an error (ErrStop
+// ends it with nil), ctx ends (its error), or an error that Poll returns. A gap, or
+// being evicted, ends it as well: call it again to go on.
+func (s *Subscriber) Run(ctx context.Context, fn func(Frame) error) error {
+	return run(ctx, s, pollLimit, fn)
+}
+
+// Frames is every frame from here on, in place, for a range loop:
+//
+//	for f, err := range sub.Frames(ctx) {
+//
+// A payload is valid until the loop's body ends. A *GapError and ErrEvicted come as
+// err with an empty frame, and the loop goes on; any other err is the last.
+func (s *Subscriber) Frames(ctx context.Context) iter.Seq2[Frame, error] {
+	return frames(ctx, s, pollLimit)
+}
+
+// Next waits for one frame, until ctx ends. Its payload is a copy, valid until the next call of Next.
+func (s *Subscriber) Next(ctx context.Context) (Frame, error) {
+	for {
+		n, err := s.Poll(1, s.next.take)
+		if n == 1 || err != nil {
+			return s.next.frame, err
+		}
+		if err := s.Wait(ctx); err != nil {
+			return Frame{}, err
+		}
+	}
+}
+
+// nextFrame holds the copy that Next returns.
+type nextFrame struct {
+	frame Frame
+	buf   []byte
+	take  func(Frame) error
+}
+
+func (n *nextFrame) init() {
+	n.take = func(f Frame) error {
+		n.buf = append(n.buf[:0], f.Payload...)
+		f.Payload = n.buf
+		n.frame = f
+		return nil
+	}
+}
+
+// Position is the next position that the subscriber will read.
+func (s *Subscriber) Position() Position { return s.s.Position() }
+
+// Policy is the policy in force: that of an evicted subscriber is Lossy.
+func (s *Subscriber) Policy() Policy { return s.s.Policy() }
+
+// Close ends the subscription; publishers that it held back go on. A call that waits
+// returns os.ErrClosed; a handler that runs goes on to its end.
+func (s *Subscriber) Close() error {
+	if !s.guard.close() {
+		return os.ErrClosed
+	}
+	s.wait.interrupt()
+	return nil
+}
+
+// A poller is a Subscriber or a Group.
+type poller interface {
+	Poll(limit int, fn func(Frame) error) (int, error)
+	Wait(ctx context.Context) error
+}
+
+func run(ctx context.Context, p poller, limit int, fn func(Frame) error) error {
+	stopped := false
+	handler := func(f Frame) error {
+		err := fn(f)
+		stopped = err == ErrStop
+		return err
+	}
+	for {
+		n, err := p.Poll(limit, handler)
+		if err != nil || stopped {
+			return err
+		}
+		if n > 0 && ctx.Err() == nil {
+			continue
+		}
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func frames(ctx context.Context, p poller, limit int) iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		for {
+			err := run(ctx, p, limit, func(f Frame) error {
+				if !yield(f, nil) {
+					return ErrStop
+				}
+				return nil
+			})
+			if err == nil || !yield(Frame{}, err) || !goesOn(err) {
+				return
+			}
+		}
+	}
+}
+
+// goesOn reports whether reading can go on behind err.
+func goesOn(err error) bool {
+	_, gap := err.(*GapError)
+	return gap || err == ErrEvicted
+}
