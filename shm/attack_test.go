@@ -17,7 +17,8 @@ const nobody = 65534
 
 func init() { testutil.Register("attacker", attacker) }
 
-// attacker is another user, who was handed a descriptor for reading and wants to write. It says what came of each try.
+// attacker is another user, who was handed a descriptor for reading and wants to write. It says what came of each
+// try.
 func attacker([]string) {
 	if err := becomeNobody(); err != nil {
 		fmt.Println("setup:", err)

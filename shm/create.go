@@ -19,8 +19,8 @@ const maxName = 249
 type Options struct {
 	// Name shows up in /proc/PID/maps as memfd:Name. It need not be unique; at most 249 bytes; empty is "hugebus".
 	Name string
-	// Size is the number of bytes, above 0. It is rounded up to ordinary pages; but hugetlb and transparent huge pages, if asked
-	// for by name, need an exact multiple of their page size.
+	// Size is the number of bytes, above 0. It is rounded up to ordinary pages; but hugetlb and transparent huge
+	// pages, if asked for by name, need an exact multiple of their page size.
 	Size int64
 	// Pages is the kind of pages. Any other value than PagesAuto is strict: that kind or an error.
 	Pages Pages
@@ -30,11 +30,11 @@ type Options struct {
 	Node *int
 }
 
-// Create makes a segment, filled with zeros: sealed against any change of its size, with mode 0400, mapped for reading and
-// writing, and with every page present. The caller closes it.
+// Create makes a segment, filled with zeros: sealed against any change of its size, with mode 0400, mapped for
+// reading and writing, and with every page present. The caller closes it.
 //
-// Errors say what was needed, what there was, and what to do. Where memory, huge pages or what may be locked are short,
-// errors.Is(err, unix.ENOMEM) holds; sizes and names that cannot work give unix.EINVAL.
+// Errors say what was needed, what there was, and what to do. Where memory, huge pages or what may be locked are
+// short, errors.Is(err, unix.ENOMEM) holds; sizes and names that cannot work give unix.EINVAL.
 func Create(o Options) (*Segment, error) {
 	if o.Name == "" {
 		o.Name = "hugebus"
@@ -51,8 +51,8 @@ func (o Options) create() (*Segment, error) {
 		return nil, err
 	}
 	if o.Pages == PagesAuto {
-		// What goes wrong here is no reason to fail: ordinary pages may still do, and if they do not, their error is the
-		// one that counts.
+		// What goes wrong here is no reason to fail: ordinary pages may still do, and if they do not, their error
+		// is the one that counts.
 		if o.Size%Pages2MiB.hugetlb() == 0 {
 			if s, err := o.with(Pages2MiB).createHugetlb(); err == nil {
 				return s, nil
@@ -191,8 +191,8 @@ func (o Options) createShmem() (*Segment, error) {
 	return o.finish(fd, thp.settle)
 }
 
-// spare is the part of what is available that a segment never takes: what reads as available is an estimate, and whoever
-// takes the last of it wakes the OOM killer.
+// spare is the part of what is available that a segment never takes: what reads as available is an estimate, and
+// whoever takes the last of it wakes the OOM killer.
 const spare = 32
 
 // checkMemory refuses what would not fit, before the kernel finds out: it does not answer with an error, it kills.
@@ -218,8 +218,8 @@ func (o Options) checkMemory() error {
 	return nil
 }
 
-// finish takes ownership of the new memfd fd and does what all kinds have in common. settle runs once every page is there, and
-// finds out what kind they are.
+// finish takes ownership of the new memfd fd and does what all kinds have in common. settle runs once every page is
+// there, and finds out what kind they are.
 func (o Options) finish(fd int, settle func(*mapping) error) (_ *Segment, err error) {
 	f := os.NewFile(uintptr(fd), "memfd:"+o.Name)
 	var m mapping

@@ -7,8 +7,8 @@ import (
 	"github.com/hugebus/hugebus/shm"
 )
 
-// A process makes a segment and keeps it writable; a reader gets a descriptor that cannot write. Usually the descriptor
-// goes to another process, over a Unix socket.
+// A process makes a segment and keeps it writable; a reader gets a descriptor that cannot write. Usually the
+// descriptor goes to another process, over a Unix socket.
 func ExampleCreate() {
 	seg, err := shm.Create(shm.Options{Name: "prices", Size: 64 << 10})
 	if err != nil {
@@ -30,8 +30,8 @@ func ExampleCreate() {
 	// Output: hello, 64KiB
 }
 
-// A strict page size is an error where the machine cannot give it, and the error says what to type.
-func ExampleOpen_readOnly() {
+// A descriptor for reading cannot be used for writing, whoever tries.
+func ExampleOpen() {
 	seg, err := shm.Create(shm.Options{Size: 4096, Pages: shm.Pages4KiB})
 	if err != nil {
 		log.Fatal(err)

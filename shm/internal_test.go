@@ -107,6 +107,25 @@ func TestShortageNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// A segment that was made without them stands for memory that is too fragmented.
+func TestStrictTransparentHugePagesThatTheKernelDoesNotGive(t *testing.T) {
+	s, err := Create(Options{Size: 4 << 20, Pages: Pages4KiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := mapping{mem: s.mem, pages: Pages4KiB, pageSize: 4096}
+	err = thpPlan{size: 2 << 20, strict: true}.settle(&m)
+	const want = "the kernel gave transparent huge pages for 0B of 4MiB only, memory is too fragmented: as root type: " +
+		`echo 1 > /proc/sys/vm/compact_memory, and try again, or use pages "2MiB" or "auto": cannot allocate memory`
+	if !errors.Is(err, unix.ENOMEM) || err.Error() != want {
+		t.Errorf("strict: %v", err)
+	}
+	if err := (thpPlan{size: 2 << 20}).settle(&m); err != nil || m.pages != Pages4KiB || m.pageSize != 4096 {
+		t.Errorf("not strict: %v, %v, %d", err, m.pages, m.pageSize)
+	}
+}
+
 func TestRoughly(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0B", 64 << 20: "64MiB", 24911020032: "23.2GiB", 1 << 50: "1024TiB", 123456789: "117.7MiB", 1000: "1000B", 3000: "2.9KiB", 4096: "4KiB", 1<<62 + 1: "4194304.0TiB",

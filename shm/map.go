@@ -50,8 +50,8 @@ func populateNew(f *os.File, mem []byte, o Options) error {
 	return o.shortage("populate", err)
 }
 
-// shortage explains a shortage that the checks before did not see: they were looks, and somebody else was faster, or there
-// is a limit that they do not know.
+// shortage explains a shortage that the checks before did not see: they were looks, and somebody else was faster,
+// or there is a limit that they do not know.
 func (o Options) shortage(what string, err error) error {
 	where := ""
 	if o.Node != nil {
@@ -68,8 +68,8 @@ func (o Options) shortage(what string, err error) error {
 		what, roughly(o.Size), where, roughly(room.Bytes), room.Source, unix.ENOMEM, err)
 }
 
-// allocate is for kernels that cannot populate (before 5.14): it gets every page of the file by fallocate, which fails
-// where touching would raise SIGBUS. The pages are there then, and only the page tables are filled in later.
+// allocate is for kernels that cannot populate (before 5.14): it gets every page of the file by fallocate, which
+// fails where touching would raise SIGBUS. The pages are there then, and only the page tables are filled in later.
 func allocate(f *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, size)

@@ -11,15 +11,15 @@ import (
 	"github.com/hugebus/hugebus/internal/sys"
 )
 
-// ErrNotSealed means that a descriptor is not a memfd whose size is fixed by seals. It is not mapped: a peer could shrink
-// it, and the next access would end this process with SIGBUS.
+// ErrNotSealed means that a descriptor is not a memfd whose size is fixed by seals. It is not mapped: a peer could
+// shrink it, and the next access would end this process with SIGBUS.
 var ErrNotSealed = errors.New("not a memfd that is sealed against shrinking and growing: a peer could make us die of SIGBUS")
 
 // Open maps a segment that another process created, from its descriptor f, for reading or also for writing. It takes
 // ownership of f in every case: Close closes it, and so does Open where it returns an error.
 //
-// Writing needs a writable descriptor: one from ReadOnlyFile gives unix.EACCES. A descriptor that is not a sealed segment gives
-// ErrNotSealed. Every page is present when Open returns.
+// Writing needs a writable descriptor: one from ReadOnlyFile gives unix.EACCES. A descriptor that is not a sealed
+// segment gives ErrNotSealed. Every page is present when Open returns.
 func Open(f *os.File, writable bool) (*Segment, error) {
 	m, err := openMapping(f, writable)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // Segment is one shared memory object, mapped. Make it with Create or Open, release it with Close. All methods may be
 // called from several goroutines at the same time.
 //
-// The memory stays mapped until Close was called and every Acquire has its Release. Whoever uses the memory while another
-// goroutine may call Close holds an Acquire:
+// The memory stays mapped until Close was called and every Acquire has its Release. Whoever uses the memory while
+// another goroutine may call Close holds an Acquire:
 //
 //	if err := seg.Acquire(); err != nil {
 //		return err // os.ErrClosed
@@ -41,8 +41,8 @@ func newSegment(f *os.File, m mapping) *Segment {
 	return s
 }
 
-// Bytes returns the memory, from the start of a page, Size bytes. It is nil when the memory is unmapped already. Do not
-// keep it beyond Close or Release: touching it after the unmapping is a fault that cannot be recovered from.
+// Bytes returns the memory, from the start of a page, Size bytes. It is nil when the memory is unmapped already. Do
+// not keep it beyond Close or Release: touching it after the unmapping is a fault that cannot be recovered from.
 // Writing to memory that was opened read-only is such a fault, too.
 func (s *Segment) Bytes() []byte {
 	if s.refs.Load() == closedBit {
@@ -54,19 +54,19 @@ func (s *Segment) Bytes() []byte {
 // Size returns the number of bytes of the segment: what was asked for, rounded up to whole pages.
 func (s *Segment) Size() int64 { return int64(len(s.mem)) }
 
-// Pages returns the kind of pages that the segment really has; never PagesAuto. PagesTHP means that the kernel had the
-// whole segment (but for a last part that is less than a huge page) on huge pages when it was mapped.
+// Pages returns the kind of pages that the segment really has; never PagesAuto. PagesTHP means that the kernel had
+// the whole segment (but for a last part that is less than a huge page) on huge pages when it was mapped.
 func (s *Segment) Pages() Pages { return s.pages }
 
 // PageSize returns the size in bytes of the pages that the segment really has, by the same rule as Pages.
 func (s *Segment) PageSize() int64 { return s.pageSize }
 
-// File returns the descriptor of the segment, to be passed to another process. After Create it is writable; after Open it is
-// the one that was given. It still belongs to s: do not close it, and do not use it after Close.
+// File returns the descriptor of the segment, to be passed to another process. After Create it is writable; after
+// Open it is the one that was given. It still belongs to s: do not close it, and do not use it after Close.
 func (s *Segment) File() *os.File { return s.file }
 
-// ReadOnlyFile returns a new descriptor by which the memory can be read and mapped, and not written. The caller closes it. It
-// needs /proc, and to be the user who created the segment. After Close it returns os.ErrClosed.
+// ReadOnlyFile returns a new descriptor by which the memory can be read and mapped, and not written. The caller
+// closes it. It needs /proc, and to be the user who created the segment. After Close it returns os.ErrClosed.
 func (s *Segment) ReadOnlyFile() (*os.File, error) {
 	raw, err := s.file.SyscallConn()
 	if err != nil {

@@ -20,9 +20,9 @@ var units = []struct {
 	{"B", 1},
 }
 
-// ParseSize reads a number of bytes such as 4096, 64KiB, 1.5GiB or 64M. KiB, MiB, GiB, TiB and the letters K, M, G, T alone
-// are powers of 1,024; KB, MB, GB and TB are powers of 1,000. Case does not matter, and a space before the unit is
-// allowed. Sizes that are negative, not a whole number of bytes, or above 8 EiB are errors.
+// ParseSize reads a number of bytes such as 4096, 64KiB, 1.5GiB or 64M. KiB, MiB, GiB, TiB and the letters K, M, G,
+// T alone are powers of 1,024; KB, MB, GB and TB are powers of 1,000. Case does not matter, and a space before the
+// unit is allowed. Sizes that are negative, not a whole number of bytes, or above 8 EiB are errors.
 func ParseSize(s string) (int64, error) {
 	number, unit := strings.TrimSpace(s), int64(1)
 	for _, u := range units {
@@ -31,7 +31,8 @@ func ParseSize(s string) (int64, error) {
 			break
 		}
 	}
-	// A number is digits with at most one point; what else big.Rat reads, such as "1/3" and "1e999999999", is not for us.
+	// A number is digits with at most one point; what else big.Rat reads, such as "1/3" and "1e999999999", is not
+	// for us.
 	if number == "" || strings.Trim(number, "0123456789.") != "" || len(number) > 40 {
 		return 0, fmt.Errorf("size %q is not a number of bytes: write it like 4096, 64KiB, 16MiB or 1.5GiB", s)
 	}
@@ -49,8 +50,8 @@ func ParseSize(s string) (int64, error) {
 	return n.Num().Int64(), nil
 }
 
-// FormatSize writes n bytes exactly, in the largest binary unit that divides them: 64MiB, 4KiB, 1000B. ParseSize reads
-// it back as the same number.
+// FormatSize writes n bytes exactly, in the largest binary unit that divides them: 64MiB, 4KiB, 1000B. ParseSize
+// reads it back as the same number.
 func FormatSize(n int64) string {
 	for _, u := range units[:4] {
 		if n != 0 && n%u.bytes == 0 {

@@ -21,8 +21,8 @@ type thpPlan struct {
 	strict bool
 }
 
-// planTHP finds out whether o may have transparent huge pages. If it asks for nothing else, that they cannot be had is an
-// error.
+// planTHP finds out whether o may have transparent huge pages. If it asks for nothing else, that they cannot be had
+// is an error.
 func planTHP(o Options) (thpPlan, error) {
 	p := thpPlan{strict: o.Pages == PagesTHP}
 	word, err := sys.ShmemTHP()
@@ -80,8 +80,8 @@ func (p thpPlan) settle(m *mapping) error {
 		FormatSize(got), FormatSize(whole), unix.ENOMEM)
 }
 
-// hugeMapped returns how many bytes of the mapping mem are mapped by transparent huge pages right now, as the kernel says
-// in /proc/self/smaps (see proc_pid_smaps(5)).
+// hugeMapped returns how many bytes of the mapping mem are mapped by transparent huge pages right now, as the
+// kernel says in /proc/self/smaps (see proc_pid_smaps(5)).
 func hugeMapped(mem []byte) (int64, error) {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -91,8 +91,8 @@ func hugeMapped(mem []byte) (int64, error) {
 	return smapsHuge(f, address(mem))
 }
 
-// smapsHuge reads smaps up to the mapping that contains addr, and no further: the kernel makes up the text while it is
-// read, by walking the page tables.
+// smapsHuge reads smaps up to the mapping that contains addr, and no further: the kernel makes up the text while it
+// is read, by walking the page tables.
 func smapsHuge(r io.Reader, addr uint64) (int64, error) {
 	var huge int64
 	found := false

@@ -22,8 +22,8 @@ func shmemTHP(t *testing.T) string {
 	return word
 }
 
-// setShmemTHP changes it until the test ends. A lock on the file keeps other runs of these tests from putting back what
-// this one has set.
+// setShmemTHP changes it until the test ends. A lock on the file keeps other runs of these tests from putting back
+// what this one has set.
 func setShmemTHP(t *testing.T, word string) {
 	t.Helper()
 	shmemTHP(t)

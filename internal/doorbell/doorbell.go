@@ -5,8 +5,8 @@
 // deadlines and cancellation work as they do for network connections. See eventfd(2), and EPOLLET in epoll(7).
 //
 // A Bell carries no state: it tells only those who sleep at that moment. Whoever sleeps has to say so in shared
-// memory first and then look once more, in the callback of Wait, at what it waits for; whoever rings changes that first
-// and then looks for sleepers. How that look is ordered against the change is the caller's protocol.
+// memory first and then look once more, in the callback of Wait, at what it waits for; whoever rings changes that
+// first and then looks for sleepers. How that look is ordered against the change is the caller's protocol.
 package doorbell
 
 import (
@@ -64,8 +64,8 @@ func New() (*Bell, error) {
 	return fromFD(fd)
 }
 
-// FromFile returns a Bell for an eventfd that came from elsewhere, for example by SCM_RIGHTS. It takes ownership of f in
-// every case: f is not usable afterwards, and is closed also when there is an error.
+// FromFile returns a Bell for an eventfd that came from elsewhere, for example by SCM_RIGHTS. It takes ownership of
+// f in every case: f is not usable afterwards, and is closed also when there is an error.
 func FromFile(f *os.File) (*Bell, error) {
 	defer f.Close()
 	raw, err := f.SyscallConn()
@@ -113,7 +113,8 @@ func fromFD(fd int) (*Bell, error) {
 	// The netpoller refuses silently what it cannot watch; this is how it shows.
 	if err := file.SetReadDeadline(time.Time{}); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("doorbell: eventfd cannot be watched by the netpoller (is fs.epoll.max_user_watches used up?): %w", err)
+		return nil, fmt.Errorf("doorbell: eventfd cannot be watched by the netpoller "+
+			"(is fs.epoll.max_user_watches used up?): %w", err)
 	}
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -142,7 +143,8 @@ var ringers = sync.Pool{New: func() any {
 }}
 
 // Ring wakes everybody who waits on this doorbell, in every process, by one write. It never blocks as long as every
-// holder of the doorbell leaves it non-blocking, and allocates nothing in the steady state. After Close it returns os.ErrClosed.
+// holder of the doorbell leaves it non-blocking, and allocates nothing in the steady state. After Close it returns
+// os.ErrClosed.
 func (b *Bell) Ring() error {
 	r := ringers.Get().(*ringer)
 	err := b.raw.Control(r.ring)
@@ -164,9 +166,9 @@ func (b *Bell) Ring() error {
 //   - os.ErrClosed: Close was called.
 //   - ErrBusy: another Wait is running on b.
 //
-// first is called once, when every later ring is certain to be noticed: it looks whether what the caller waits for is
-// already there. A nil first stands for one that returns false. It is not called if the deadline has passed or b is interrupted or
-// closed at the start, and must not call Close.
+// first is called once, when every later ring is certain to be noticed: it looks whether what the caller waits for
+// is already there. A nil first stands for one that returns false. It is not called if the deadline has passed or b
+// is interrupted or closed at the start, and must not call Close.
 //
 // Being rung means only that something may have changed: look again. Wait holds no thread while it blocks, and
 // allocates nothing.
@@ -187,8 +189,8 @@ func (b *Bell) Wait(deadline time.Time, first func() bool) (rung bool, err error
 	return b.rung, nil
 }
 
-// lookOnce is the callback of RawConn.Read. The netpoller forgets earlier events before the first call, and calls again only
-// after a new one, so a second call is a ring.
+// lookOnce is the callback of RawConn.Read. The netpoller forgets earlier events before the first call, and calls
+// again only after a new one, so a second call is a ring.
 func (b *Bell) lookOnce(uintptr) bool {
 	if b.looked {
 		b.rung = true
@@ -237,8 +239,8 @@ var longAgo = time.Unix(1, 0)
 //	defer stop()
 //
 // The function given to AfterFunc may still run after stop returned false, and then ends a later Wait of another
-// caller: whoever gets os.ErrDeadlineExceeded before its deadline, with a context that is alive, calls Resume and waits
-// again.
+// caller: whoever gets os.ErrDeadlineExceeded before its deadline, with a context that is alive, calls Resume and
+// waits again.
 func (b *Bell) Interrupt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -256,8 +258,8 @@ func (b *Bell) Resume() {
 	b.interrupted = false
 }
 
-// Close releases the descriptor and makes a running Wait return os.ErrClosed, as every later call does. Other Bells of
-// the same doorbell are not affected. Closing again does nothing.
+// Close releases the descriptor and makes a running Wait return os.ErrClosed, as every later call does. Other Bells
+// of the same doorbell are not affected. Closing again does nothing.
 func (b *Bell) Close() error {
 	if b.closed.Swap(true) {
 		return nil

@@ -27,8 +27,8 @@ func (p HugePool) SysctlName() string {
 	return fmt.Sprintf("/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages", p.PageSize>>10)
 }
 
-// HugePageSizes returns the hugetlb page sizes that this kernel offers, in bytes, the smallest first. A kernel without
-// hugetlb gives none, and no error.
+// HugePageSizes returns the hugetlb page sizes that this kernel offers, in bytes, the smallest first. A kernel
+// without hugetlb gives none, and no error.
 func HugePageSizes() ([]int64, error) { return hugePageSizes("/") }
 
 // HugePages returns the pool of hugetlb pages of size bytes. The error is fs.ErrNotExist where this machine does not

@@ -17,8 +17,8 @@ type Room struct {
 }
 
 // AvailableMemory returns how much memory this process could still allocate without pushing the machine, or the
-// memory cgroup that it is in (version 1 or 2, or one of its parents), into swapping or killing. It is the smallest of all
-// these. Memory that only caches files counts as available.
+// memory cgroup that it is in (version 1 or 2, or one of its parents), into swapping or killing. It is the smallest
+// of all these. Memory that only caches files counts as available.
 //
 // It is a look, not a reservation: another process may take the memory first.
 func AvailableMemory() (Room, error) { return availableMemory("/") }

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Populate makes every page of the mapping b present: readable, or writable too if write. Where touching a page would
-// raise SIGBUS or SIGSEGV it returns an error instead, among them ENOMEM and EFAULT for want of memory. Kernels before 5.14
-// answer EINVAL. See MADV_POPULATE_WRITE in madvise(2). b is a whole mapping, or starts and ends at pages of it.
+// Populate makes every page of the mapping b present: readable, or writable too if write. Where touching a page
+// would raise SIGBUS or SIGSEGV it returns an error instead, among them ENOMEM and EFAULT for want of memory.
+// Kernels before 5.14 answer EINVAL. See MADV_POPULATE_WRITE in madvise(2). b is a whole mapping, or starts and
+// ends at pages of it.
 func Populate(b []byte, write bool) error {
 	advice, name := unix.MADV_POPULATE_READ, "madvise MADV_POPULATE_READ"
 	if write {
@@ -33,8 +34,8 @@ func AdviseHuge(b []byte, huge bool) error {
 	return os.NewSyscallError("madvise MADV_NOHUGEPAGE", unix.Madvise(b, unix.MADV_NOHUGEPAGE))
 }
 
-// Collapse asks the kernel to put the pages of the mapping b together into transparent huge pages, now. It is best effort:
-// EAGAIN or ENOMEM mean that some of them could not be. Linux 6.1; EINVAL before.
+// Collapse asks the kernel to put the pages of the mapping b together into transparent huge pages, now. It is best
+// effort: EAGAIN or ENOMEM mean that some of them could not be. Linux 6.1; EINVAL before.
 func Collapse(b []byte) error {
 	return os.NewSyscallError("madvise MADV_COLLAPSE", unix.Madvise(b, unix.MADV_COLLAPSE))
 }

@@ -11,8 +11,8 @@ import (
 const maxGroups = 65536
 
 // PeerGroups returns the supplementary groups that the process at the other end of the Unix socket fd had when it
-// connected, in the kernel's order; none is an empty slice. See SO_PEERGROUPS in unix(7). ENODATA where the socket has
-// no peer.
+// connected, in the kernel's order; none is an empty slice. See SO_PEERGROUPS in unix(7). ENODATA where the socket
+// has no peer.
 func PeerGroups(fd int) ([]uint32, error) {
 	groups := make([]uint32, 32)
 	for {
