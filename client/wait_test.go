@@ -1,0 +1,181 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/doorbell"
+	"github.com/hugebus/hugebus/internal/sys"
+)
+
+// newSleeper is a sleeper on a doorbell of its own, with the bell to ring and the
+// count of missed wake-ups.
+func newSleeper(t *testing.T, how Wait) (*sleeper, *doorbell.Bell, *atomic.Int64) {
+	t.Helper()
+	b, err := sys.MembarrierRegister()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bell, err := doorbell.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := bell.Dup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := new(atomic.Int64)
+	s := &sleeper{bell: own, word: new(atomic.Uint64), bit: 1 << 5, alone: true, global: b.Global, how: how, missed: func() { missed.Add(1) }}
+	t.Cleanup(func() {
+		s.close()
+		bell.Close()
+	})
+	return s, bell, missed
+}
+
+// commit makes ready true and rings as a publisher does.
+func commit(ready *atomic.Uint64, s *sleeper, bell *doorbell.Bell) {
+	ready.Store(1)
+	if s.word.Load() != 0 && s.word.Swap(0) != 0 {
+		_ = bell.Ring()
+	}
+}
+
+func TestEveryStrategyWakes(t *testing.T) {
+	for _, how := range []Wait{WaitAdaptive, WaitSpin, WaitYield, WaitSleep} {
+		t.Run(how.String(), func(t *testing.T) {
+			s, bell, _ := newSleeper(t, how)
+			for range 200 {
+				var ready atomic.Uint64
+				done := make(chan error, 1)
+				go func() {
+					done <- s.wait(context.Background(), time.Time{}, func() bool { return ready.Load() != 0 })
+				}()
+				commit(&ready, s, bell)
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestSleeperSleepsPastItsFirstBound waits until the sleeper is in its unbounded sleep,
+// which shows by its bit being set again after the bell's first deadline, and wakes it there.
+func TestSleeperSleepsPastItsFirstBound(t *testing.T) {
+	s, bell, missed := newSleeper(t, WaitSleep)
+	var ready atomic.Uint64
+	looks := make(chan struct{}, 4096)
+	done := make(chan error, 1)
+	go func() {
+		done <- s.wait(context.Background(), time.Time{}, func() bool {
+			select {
+			case looks <- struct{}{}:
+			default:
+			}
+			return ready.Load() != 0
+		})
+	}()
+	// One look at entry, lookAfterBit and one in the first sleep, one after its bound,
+	// and one in the second.
+	for range 1 + lookAfterBit + 3 {
+		<-looks
+	}
+	commit(&ready, s, bell)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if missed.Load() != 0 {
+		t.Fatalf("%d missed wake-ups", missed.Load())
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	for _, how := range []Wait{WaitAdaptive, WaitSpin, WaitYield, WaitSleep} {
+		t.Run(how.String(), func(t *testing.T) {
+			s, _, _ := newSleeper(t, how)
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- s.wait(ctx, time.Time{}, func() bool { return false }) }()
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Fatalf("wait: %v, want context.Canceled", err)
+			}
+			ctx, cancel = context.WithTimeout(context.Background(), time.Millisecond)
+			defer cancel()
+			if err := s.wait(ctx, time.Time{}, func() bool { return false }); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("wait: %v, want context.DeadlineExceeded", err)
+			}
+		})
+	}
+}
+
+func TestWaitGoesOnAfterAnEarlierContextEnded(t *testing.T) {
+	s, bell, _ := newSleeper(t, WaitSleep)
+	for range 50 {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancelled := make(chan error, 1)
+		go func() { cancelled <- s.wait(ctx, time.Time{}, func() bool { return false }) }()
+		cancel()
+		if err := <-cancelled; !errors.Is(err, context.Canceled) {
+			t.Fatalf("wait: %v, want context.Canceled", err)
+		}
+		var ready atomic.Uint64
+		done := make(chan error, 1)
+		go func() {
+			done <- s.wait(context.Background(), time.Time{}, func() bool { return ready.Load() != 0 })
+		}()
+		commit(&ready, s, bell)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWaitEndsAtItsTime(t *testing.T) {
+	for _, how := range []Wait{WaitAdaptive, WaitSpin, WaitYield, WaitSleep} {
+		s, _, _ := newSleeper(t, how)
+		err := s.wait(context.Background(), time.Now().Add(3*time.Millisecond), func() bool { return false })
+		if err != errUntil {
+			t.Fatalf("%v: %v, want errUntil", how, err)
+		}
+	}
+}
+
+func TestWaitEndsWhenTheBellIsClosed(t *testing.T) {
+	s, _, _ := newSleeper(t, WaitSleep)
+	done := make(chan error, 1)
+	go func() { done <- s.wait(context.Background(), time.Time{}, func() bool { return false }) }()
+	if err := s.bell.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, os.ErrClosed) {
+		t.Fatalf("wait: %v, want os.ErrClosed", err)
+	}
+}
+
+func TestSleeperTakesItsBitBackWhenItFindsAFrame(t *testing.T) {
+	s, _, _ := newSleeper(t, WaitSleep)
+	looks := 0
+	if err := s.wait(context.Background(), time.Time{}, func() bool { looks++; return looks > 2 }); err != nil {
+		t.Fatal(err)
+	}
+	if w := s.word.Load(); w != 0 {
+		t.Fatalf("sleepers %#x after a frame was found, want 0: the next publisher would ring for nobody", w)
+	}
+}
+
+func TestParseWaitReadsWhatStringWrites(t *testing.T) {
+	for _, how := range []Wait{WaitAdaptive, WaitSpin, WaitYield, WaitSleep} {
+		if got, err := ParseWait(how.String()); err != nil || got != how {
+			t.Errorf("ParseWait(%q) = %v, %v", how.String(), got, err)
+		}
+	}
+	if _, err := ParseWait("nap"); err == nil || err.Error() != `client: unknown wait strategy "nap": use adaptive, spin, yield or sleep` {
+		t.Errorf("ParseWait(nap): %v", err)
+	}
+}
