@@ -22,13 +22,18 @@ const (
 	backlogMax = 4096
 )
 
-// listen listens on a TCP address. The errors for the usual mistakes say what can be done.
+// listen listens on a TCP address.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", address)
-	if err == nil {
-		return listener, nil
+	if err != nil {
+		return nil, listenError(address, err)
 	}
+	return listener, nil
+}
+
+// listenError says what can be done about the usual mistakes.
+func listenError(address string, err error) error {
 	remedy := ""
 	var syntax *net.AddrError
 	switch {
@@ -42,7 +47,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	case errors.As(err, &syntax):
 		remedy = ": give HOST:PORT, as in 127.0.0.1:7070"
 	}
-	return nil, fmt.Errorf("listen on %s: %w%s", address, err, remedy)
+	return fmt.Errorf("listen on %s: %w%s", address, err, remedy)
 }
 
 // accept takes connections until the ingress stops, then empties the listen queue and closes the listener: who is in

@@ -179,14 +179,14 @@ func TestAnySegmentationGivesTheSameFrames(t *testing.T) {
 // TestDrippedBytesCostLinearWork sends a large frame byte by byte: memory for it is asked for as often as its size
 // doubles, not as often as a byte comes.
 func TestDrippedBytesCostLinearWork(t *testing.T) {
-	const size = 100_000
+	const size = 50_000
 	for _, name := range codec.Names() {
 		framing, err := codec.Lookup(name)
 		check(t, err)
 		stream, err := framing.Append(nil, make([]byte, size))
 		check(t, err)
 		tp := newTopic(size)
-		in := unitIngress(t, func(c *Config) { c.NewLane, c.Codec = tp.newLane, name })
+		in := unitIngress(t, func(c *Config) { c.NewLane, c.Codec, c.BufferSize = tp.newLane, name, minBufferSize })
 		src := &script{}
 		for i := range stream {
 			src.segments = append(src.segments, stream[i:i+1])

@@ -67,14 +67,15 @@ func (s *stretch) keep(n int) {
 	s.own = c
 }
 
-// park takes what is held out of the borrowed buffer before that is given back. A chunk in which a frame has been cut is
-// exchanged for one of the right size.
+// park takes what is held out of the borrowed buffer before that is given back. A chunk that has become too large, because
+// a frame was cut from it, is exchanged for one of the right size.
 func (s *stretch) park() {
+	held := s.len()
 	switch {
-	case s.len() == 0:
+	case held == 0:
 		s.drop()
-	case s.own == nil || s.start > 0:
-		s.keep(s.len() + 1)
+	case s.own == nil || s.start > 0 || len(s.b) > max(2*held, minChunk):
+		s.keep(held + 1)
 	}
 }
 
