@@ -1,0 +1,104 @@
+package report
+
+import (
+	"encoding/json"
+	"io"
+)
+
+// A Result is one line of a report: one workload over one system. What does not apply
+// is 0 or empty, and left out of the JSON.
+type Result struct {
+	// Scenario is what was measured: latency, throughput, raw-rtt, raw-transfer.
+	Scenario string `json:"scenario"`
+	// System is what carried the data: hugebus, or raw for the bare machine.
+	System string `json:"system"`
+	// Variant says how, where a system has several ways.
+	Variant string `json:"variant,omitempty"`
+	// PayloadBytes is the size of one payload, without any header.
+	PayloadBytes int `json:"payload_bytes,omitempty"`
+	// Batch is how many frames one call publishes; 1: a call for each.
+	Batch int `json:"batch,omitempty"`
+	// Rounds is how many rounds the figures are medians of.
+	Rounds int `json:"rounds"`
+
+	Percentiles
+
+	// FramesPerSecond and BytesPerSecond count payloads that arrived and were checked.
+	FramesPerSecond float64 `json:"frames_per_s,omitempty"`
+	BytesPerSecond  float64 `json:"bytes_per_s,omitempty"`
+	// RawRTT is the median round trip of a bare cache line between the same cores in the
+	// same run, in ns: the machine's own limit.
+	RawRTT int64 `json:"raw_rtt_p50_ns,omitempty"`
+
+	// Frames is how many arrived and were checked, in all rounds.
+	Frames int64 `json:"frames,omitempty"`
+	// Spread is how far the rounds' p50 or frames per second lie apart, as a share of
+	// the median.
+	Spread float64 `json:"spread"`
+	// Settings are what the figures depend on besides.
+	Settings *Settings `json:"settings,omitempty"`
+}
+
+// Settings are the conditions of a measurement.
+type Settings struct {
+	Cores       string `json:"cores,omitempty"`
+	Mode        string `json:"mode,omitempty"`
+	Claim       bool   `json:"claim,omitempty"`
+	Wait        string `json:"wait,omitempty"`
+	Capacity    int64  `json:"capacity_bytes,omitempty"`
+	Pages       string `json:"pages,omitempty"`
+	BlockLines  int    `json:"block_lines,omitempty"`
+	RegionBytes int64  `json:"region_bytes,omitempty"`
+	TimestampNS int64  `json:"timestamp_ns,omitempty"`
+}
+
+// Latency joins the rounds of one latency workload into r.
+func (r *Result) Latency(rounds []*Histogram) {
+	each := make([]Percentiles, len(rounds))
+	medians := make([]int64, len(rounds))
+	r.Frames = 0
+	for i, h := range rounds {
+		each[i] = h.Percentiles()
+		medians[i] = each[i].P50
+		r.Frames += h.Count()
+	}
+	r.Rounds, r.Percentiles, r.Spread = len(rounds), MedianPercentiles(each), Spread(medians)
+}
+
+// A Rate is how one round of a throughput workload went.
+type Rate struct {
+	Frames int64 `json:"frames"`
+	// Nanoseconds is the time from the first frame to the last, at the reader.
+	Nanoseconds int64 `json:"ns"`
+}
+
+// PerSecond is the rate in frames per second; 0 for no time.
+func (r Rate) PerSecond() float64 {
+	if r.Nanoseconds <= 0 {
+		return 0
+	}
+	return float64(r.Frames) * 1e9 / float64(r.Nanoseconds)
+}
+
+// Throughput joins the rounds of one throughput workload into r, whose PayloadBytes is
+// set.
+func (r *Result) Throughput(rounds []Rate) {
+	rates := make([]float64, len(rounds))
+	r.Frames = 0
+	for i, round := range rounds {
+		rates[i] = round.PerSecond()
+		r.Frames += round.Frames
+	}
+	r.Rounds, r.FramesPerSecond, r.Spread = len(rounds), Median(rates), Spread(rates)
+	r.BytesPerSecond = r.FramesPerSecond * float64(r.PayloadBytes)
+}
+
+// WriteJSON writes results as one array.
+func WriteJSON(w io.Writer, results []Result) error {
+	if results == nil {
+		results = []Result{}
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(results)
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/hugebus/hugebus/bench/internal/host"
+	"github.com/hugebus/hugebus/bench/internal/raw"
+	"github.com/hugebus/hugebus/bench/internal/session"
+	"github.com/hugebus/hugebus/bench/internal/worker"
+	"github.com/hugebus/hugebus/shm"
+)
+
+// A run is what every subcommand has while it measures.
+type run struct {
+	cores    []int
+	limits   *raw.Limits
+	team     *worker.Team
+	progress *session.Progress
+	warn     func(string)
+}
+
+// newRun makes the raw segment and starts the workers. It warns of what spoils the
+// measurement.
+func newRun(cmd *cobra.Command, c common, trips []raw.Trip, transfers []raw.Transfer, pages shm.Pages, b raw.Bounds) (*run, error) {
+	cores, err := parseCores(c.cores)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := raw.NewLimits(trips, transfers, pages, b)
+	if err != nil {
+		return nil, err
+	}
+	team, err := startTeam(cmd.Context(), cores, limits)
+	if err != nil {
+		return nil, errors.Join(err, limits.Close())
+	}
+	r := &run{cores: cores, limits: limits, team: team, progress: terminal(cmd.ErrOrStderr())}
+	r.warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "bench: warning:", text) }
+	for _, problem := range team.Unpinned() {
+		r.warn(problem.Error())
+	}
+	for _, text := range host.Warnings(cores) {
+		r.warn(text)
+	}
+	return r, nil
+}
+
+// close ends the workers and releases the memory; its error goes to err if there is none yet.
+func (r *run) close(err *error) {
+	r.team.Close()
+	*err = errors.Join(*err, r.limits.Close())
+}
+
+// terminal shows progress where somebody looks.
+func terminal(w io.Writer) *session.Progress {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return session.NewProgress(w)
+	}
+	return nil
+}
