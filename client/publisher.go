@@ -39,7 +39,7 @@ type Publisher struct {
 //
 // Errors: ErrBrokerUnavailable, ctx's error, or what the broker refused and why.
 func (c *Client) Publisher(ctx context.Context, topic string, o PublisherOptions) (*Publisher, error) {
-	lane, err := c.lane(ctx, topic, o)
+	lane, err := c.Lane(ctx, topic, o)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,10 @@ func (c *Client) Publisher(ctx context.Context, topic string, o PublisherOptions
 	return p, nil
 }
 
-func (c *Client) lane(ctx context.Context, topic string, o PublisherOptions) (*Lane, error) {
+// Lane attaches one publisher slot of a topic for one goroutine, without a Publisher: the
+// fastest path, and on an exclusive topic, which has a single slot, the only way to it.
+// Errors are those of Publisher. Close it when it is no longer used.
+func (c *Client) Lane(ctx context.Context, topic string, o PublisherOptions) (*Lane, error) {
 	att, err := c.attach(ctx, attachOptions{kind: control.KindPublisher, topic: topic, name: o.Name})
 	if err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func (c *Client) lane(ctx context.Context, topic string, o PublisherOptions) (*L
 // Lane attaches one more publisher slot of the topic, for one goroutine. Closing the
 // Publisher closes it too.
 func (p *Publisher) Lane(ctx context.Context) (*Lane, error) {
-	lane, err := p.c.lane(ctx, p.topic, p.opts)
+	lane, err := p.c.Lane(ctx, p.topic, p.opts)
 	if err != nil {
 		return nil, err
 	}
