@@ -96,6 +96,9 @@ func withFDs(files []*os.File, fds []int, fn func([]int) error) error {
 	return inner
 }
 
+// EncodeBody makes the body of a message.
+func EncodeBody(v any) (json.RawMessage, error) { return marshal(v) }
+
 // marshal is the one place that makes packets, and keeps them below MaxMessage.
 func marshal(v any) ([]byte, error) {
 	packet, err := json.Marshal(v)

@@ -86,14 +86,16 @@ type AttachmentInfo struct {
 	Attached time.Time `json:"attached"`
 	// Policy is reliable, lossy or evict for subscribers, and empty for others.
 	Policy string `json:"policy,omitempty"`
-	// Position is the cursor of a subscriber, the claimed range's start of a member, and
-	// the last known claim of a publisher.
-	Position uint64 `json:"position"`
-	// LagBytes is how far a subscriber or member is behind tail.
-	LagBytes int64  `json:"lag_bytes"`
-	Frames   uint64 `json:"frames"`
-	Bytes    uint64 `json:"bytes"`
-	// FramesPerSecond and BytesPerSecond are 0 unless rates were asked for.
+	// Position is the cursor of a subscriber, the start of what a member holds (or its
+	// group's position), and the open claim of a publisher, whose size is ClaimedBytes.
+	Position     uint64 `json:"position"`
+	ClaimedBytes int64  `json:"claimed_bytes,omitempty"`
+	// LagBytes is how far a subscriber, or what a member holds, is behind tail.
+	LagBytes int64 `json:"lag_bytes"`
+	// Frames are those that were published, or handed out.
+	Frames uint64 `json:"frames"`
+	// FramesPerSecond is 0 unless rates were asked for; so is BytesPerSecond, which only
+	// subscribers have.
 	FramesPerSecond float64 `json:"frames_per_s"`
 	BytesPerSecond  float64 `json:"bytes_per_s"`
 	// Gaps and GapBytes count what a subscriber that does not gate has missed.
@@ -101,21 +103,20 @@ type AttachmentInfo struct {
 	GapBytes uint64 `json:"gap_bytes,omitempty"`
 	// Evicted says that the subscriber passed its bound and does not gate any more.
 	Evicted bool `json:"evicted,omitempty"`
-	// Redelivered counts frames that the member got after another had not finished them.
-	Redelivered uint64 `json:"redelivered,omitempty"`
 }
 
 // A GroupInfo describes a group and its members.
 type GroupInfo struct {
 	Name string `json:"name"`
 	Slot int    `json:"slot"`
-	// Position is where the next range will be claimed, LagBytes how far it is behind
-	// tail, Unfinished how many bytes were claimed and not yet acknowledged.
-	Position   uint64 `json:"position"`
-	LagBytes   int64  `json:"lag_bytes"`
-	Unfinished int64  `json:"unfinished_bytes"`
-	// Redelivered counts frames that were handed out again.
-	Redelivered uint64 `json:"redelivered"`
+	// Position is where the next range will be claimed, LagBytes how far what is not yet
+	// acknowledged is behind tail.
+	Position uint64 `json:"position"`
+	LagBytes int64  `json:"lag_bytes"`
+	// UnfinishedRanges counts ranges that a member left and that wait for another, or that
+	// one has taken over; Redelivered those that were taken over so far.
+	UnfinishedRanges int    `json:"unfinished_ranges"`
+	Redelivered      uint64 `json:"redelivered"`
 	// Closes is when a group without members will be closed; zero while it has some.
 	Closes  time.Time        `json:"closes,omitzero"`
 	Members []AttachmentInfo `json:"members"`

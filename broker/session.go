@@ -1,0 +1,270 @@
+package broker
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/control"
+)
+
+const (
+	// helloPatience is how long a client may take to say hello.
+	helloPatience = 5 * time.Second
+	// writePatience is how long a client may leave its replies unread before it is
+	// disconnected. Only its own goroutine waits.
+	writePatience = 10 * time.Second
+	// farewellPatience is how long a client may take to be told that the broker stops.
+	farewellPatience = time.Second
+	// maxEvents is how many events may wait for a client that does not read. More are dropped.
+	maxEvents = 256
+	// exitPatience is how long the log waits to find out whether a client has died.
+	exitPatience = 100 * time.Millisecond
+)
+
+// A session is one client's connection. But for events, and its fields that say so, it
+// belongs to its own goroutine.
+type session struct {
+	broker *Broker
+	conn   *control.Conn
+	log    *slog.Logger
+	who    control.Identity
+	name   string
+	held   map[uint64]*attachment
+
+	mu       sync.Mutex
+	greeted  bool              // the hello is over: events may be sent
+	events   []control.Message // waiting for the drainer
+	draining bool              // a goroutine sends events
+}
+
+// serveClient talks to one client until its connection ends.
+func (b *Broker) serveClient(conn *control.Conn) {
+	s := &session{broker: b, conn: conn, held: map[uint64]*attachment{}}
+	defer func() {
+		if err := conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			b.log.Warn("close a connection", "error", err)
+		}
+	}()
+	if !b.enter(s) {
+		return
+	}
+	defer b.leave(s)
+	var err error
+	if s.who, err = conn.Peer(); err != nil {
+		b.log.Error("cannot tell who connected", "error", err)
+		return
+	}
+	s.log = b.log.With("pid", s.who.PID, "uid", s.who.UID)
+	quota := b.ledger.takeClient(s.who.UID)
+	if quota == nil {
+		defer b.ledger.giveClient(s.who.UID)
+	}
+	if !s.greet(quota) {
+		return
+	}
+	s.log.Debug("client connected", "name", s.name, "command", s.who.Command)
+	s.end(s.serve())
+}
+
+// greet exchanges hellos. A client that is refused, by its version or by a quota, is
+// told why.
+func (s *session) greet(quota error) bool {
+	mine := s.broker.hello
+	if err := s.conn.SetReadDeadline(time.Now().Add(helloPatience)); err != nil {
+		return false
+	}
+	theirs, id, err := s.conn.AwaitHello(mine)
+	if err == nil && quota != nil {
+		err = quota
+	}
+	var refused *control.Error
+	switch {
+	case errors.As(err, &refused):
+		s.broker.figures.refuseHello(refused.Code)
+		s.log.Warn("client was refused", "name", theirs.Name, "command", s.who.Command, "error", refused)
+		s.drop("hello", s.conn.RefuseHello(id, mine, refused))
+		return false
+	case err != nil:
+		s.drop("hello", err)
+		return false
+	}
+	s.name = theirs.Name
+	if err := s.conn.AcceptHello(id, mine); err != nil {
+		s.drop("hello", err)
+		return false
+	}
+	s.mu.Lock()
+	s.greeted = true
+	s.mu.Unlock()
+	return s.conn.SetReadDeadline(time.Time{}) == nil
+}
+
+// drop notes an error of the connection that nobody can be told.
+func (s *session) drop(doing string, err error) {
+	if err != nil && err != io.EOF {
+		s.log.Debug("connection ended", "while", doing, "error", err)
+	}
+}
+
+// serve answers requests, in order, until the connection ends.
+func (s *session) serve() error {
+	for {
+		p, err := s.conn.Receive()
+		var bad *control.Error
+		if errors.As(err, &bad) {
+			// The packet was bad, the connection is not.
+			if err := s.complain(0, bad); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.answer(p); err != nil {
+			return err
+		}
+	}
+}
+
+// complain answers a request with an error.
+func (s *session) complain(id uint64, why *control.Error) error {
+	if why.Code == control.CodeMalformed || why.Code == control.CodeTooLarge || why.Code == control.CodeDescriptors {
+		s.broker.figures.malformed.Add(1)
+		s.log.Debug("bad message", "code", why.Code, "error", why)
+	}
+	return s.send(control.Message{ID: id, Error: why})
+}
+
+func (s *session) send(m control.Message, files ...*os.File) error {
+	return s.conn.SendBefore(time.Now().Add(writePatience), m, files...)
+}
+
+// answer handles one packet, and sends its reply.
+func (s *session) answer(p control.Packet) error {
+	r, err := control.DecodeRequest(p.Data)
+	if n := len(p.Files); n != 0 {
+		p.Discard()
+		err = control.Errorf(control.CodeDescriptors, "%d descriptors came with a request: none belong there", n)
+	}
+	if err != nil {
+		return s.complain(r.ID, asError(err, s.log))
+	}
+	out, err := s.do(r)
+	if out.done != nil {
+		defer out.done()
+	}
+	if err != nil {
+		why := asError(err, s.log)
+		if why.Code == control.CodeRefused || why.Code == control.CodeQuota {
+			s.log.Warn("request was refused", "op", r.Op, "code", why.Code, "error", why)
+		}
+		return s.complain(r.ID, why)
+	}
+	body, err := control.EncodeBody(out.body)
+	if err != nil {
+		return s.complain(r.ID, asError(err, s.log))
+	}
+	return s.send(control.Message{ID: r.ID, Body: body}, out.files...)
+}
+
+// asError is err as it is told to a client. What no client can mend is in the log.
+func asError(err error, log *slog.Logger) *control.Error {
+	var e *control.Error
+	if errors.As(err, &e) {
+		if e.Error() != err.Error() {
+			e = control.Errorf(e.Code, "%v", err)
+		}
+		return e
+	}
+	log.Error("request failed", "error", err)
+	return control.Errorf(control.CodeInternal, "the broker failed: %v", err)
+}
+
+// end takes back what a client that is gone has left.
+func (s *session) end(why error) {
+	s.drop("serving", why)
+	if s.broker.isStopping() {
+		return // what is attached goes on without us
+	}
+	byTopic := map[*topic][]*attachment{}
+	for _, a := range s.held {
+		byTopic[a.topic] = append(byTopic[a.topic], a)
+	}
+	for t, gone := range byTopic {
+		t.depart(gone, true)
+	}
+	if n := len(s.held); n > 0 {
+		s.broker.figures.deaths.Add(1)
+		exited, known := s.conn.PeerExited(exitPatience)
+		switch {
+		case known && !exited:
+			s.log.Warn("client closed its connection with attachments, and still runs: it is treated as dead", "name", s.name, "attachments", n)
+		default:
+			s.log.Info("client died", "name", s.name, "command", s.who.Command, "attachments", n)
+		}
+	}
+}
+
+// notify queues an event for the client. It never waits: whoever calls it must not be
+// held up by a client that does not read.
+func (s *session) notify(kind control.EventKind, body any) {
+	raw, err := control.EncodeBody(body)
+	if err != nil {
+		s.broker.log.Error("cannot encode an event", "event", kind, "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.greeted {
+		return
+	}
+	if len(s.events) >= maxEvents {
+		s.log.Warn("client does not read: event is dropped", "name", s.name, "event", kind)
+		return
+	}
+	s.events = append(s.events, control.Message{Event: kind, Body: raw})
+	if !s.draining {
+		s.draining = true
+		s.broker.background.Go(s.drain)
+	}
+}
+
+// drain sends the events that wait, and ends. So an idle client costs one goroutine.
+func (s *session) drain() {
+	for {
+		s.mu.Lock()
+		if len(s.events) == 0 || s.broker.isStopping() {
+			s.draining = false
+			s.mu.Unlock()
+			return
+		}
+		next := s.events[0]
+		s.events = s.events[1:]
+		s.mu.Unlock()
+		if err := s.send(next); err != nil {
+			s.drop("event", err)
+		}
+	}
+}
+
+// farewell tells the client that the broker stops, and ends the session.
+func (s *session) farewell() {
+	s.mu.Lock()
+	greeted := s.greeted
+	s.mu.Unlock()
+	if greeted {
+		body, err := control.EncodeBody(control.Shutdown{Message: "the broker was stopped"})
+		if err == nil {
+			err = s.conn.SendBefore(time.Now().Add(farewellPatience), control.Message{Event: control.EventShutdown, Body: body})
+		}
+		s.drop("farewell", err)
+	}
+	// Its own goroutine closes it again, and knows.
+	_ = s.conn.Close()
+}
