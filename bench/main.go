@@ -50,6 +50,6 @@ is how far the rounds lie apart.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRaw(), newWorker())
+	root.AddCommand(newLatency(), newThroughput(), newRaw(), newWorker())
 	return root
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hugebus/hugebus/bench/internal/raw"
 	"github.com/hugebus/hugebus/bench/internal/session"
 	"github.com/hugebus/hugebus/bench/internal/worker"
+	"github.com/hugebus/hugebus/bench/internal/workload"
 	"github.com/hugebus/hugebus/shm"
 )
 
@@ -24,6 +25,15 @@ type run struct {
 	progress *session.Progress
 	warn     func(string)
 }
+
+// warnPages warns if a topic's pages spoil the measurement.
+func (r *run) warnPages(pages string, capacity int64) {
+	if text := host.PageWarning(pages, capacity); text != "" {
+		r.warn(text)
+	}
+}
+
+func closeBus(b *workload.Bus, err *error) { *err = errors.Join(*err, b.Close()) }
 
 // newRun makes the raw segment and starts the workers. It warns of what spoils the
 // measurement.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"maps"
 	"os"
 	"os/signal"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/hugebus/hugebus/bench/internal/raw"
 	"github.com/hugebus/hugebus/bench/internal/worker"
+	"github.com/hugebus/hugebus/bench/internal/workload"
 )
 
 const workerCommand = "worker"
@@ -35,9 +35,7 @@ func newWorker() *cobra.Command {
 }
 
 func roles() map[string]worker.Role {
-	all := map[string]worker.Role{}
-	maps.Copy(all, raw.Roles())
-	return all
+	return worker.Join(raw.Roles(), workload.Roles())
 }
 
 // startTeam starts a worker on each core, with the raw segment as their file.

@@ -30,6 +30,8 @@ type Result struct {
 	// same run, in ns: the machine's own limit.
 	RawRTT int64 `json:"raw_rtt_p50_ns,omitempty"`
 
+	// FramesPerPoll is how many frames a poll of the reader found, of those that found some.
+	FramesPerPoll float64 `json:"frames_per_poll,omitempty"`
 	// Frames is how many arrived and were checked, in all rounds.
 	Frames int64 `json:"frames,omitempty"`
 	// Spread is how far the rounds' p50 or frames per second lie apart, as a share of
@@ -41,15 +43,14 @@ type Result struct {
 
 // Settings are the conditions of a measurement.
 type Settings struct {
-	Cores       string `json:"cores,omitempty"`
-	Mode        string `json:"mode,omitempty"`
-	Claim       bool   `json:"claim,omitempty"`
-	Wait        string `json:"wait,omitempty"`
-	Capacity    int64  `json:"capacity_bytes,omitempty"`
-	Pages       string `json:"pages,omitempty"`
-	BlockLines  int    `json:"block_lines,omitempty"`
-	RegionBytes int64  `json:"region_bytes,omitempty"`
-	TimestampNS int64  `json:"timestamp_ns,omitempty"`
+	Cores    string `json:"cores,omitempty"`
+	Mode     string `json:"mode,omitempty"`
+	Claim    bool   `json:"claim,omitempty"`
+	Wait     string `json:"wait,omitempty"`
+	Capacity int64  `json:"capacity_bytes,omitempty"`
+	Pages    string `json:"pages,omitempty"`
+	// ClockNanoseconds is what one reading of the clock costs; each time holds about one.
+	ClockNanoseconds float64 `json:"clock_ns,omitempty"`
 }
 
 // Latency joins the rounds of one latency workload into r.

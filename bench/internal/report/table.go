@@ -22,7 +22,7 @@ func WriteTable(w io.Writer, results []Result) error {
 			used[i] = used[i] || text != ""
 		}
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(text func(i int) string) {
 		for i := range columns {
 			if used[i] {
@@ -57,6 +57,7 @@ var columns = []column{
 	{"max", func(r Result) string { return Duration(r.Max) }},
 	{"frames/s", func(r Result) string { return Quantity(r.FramesPerSecond) }},
 	{"bytes/s", func(r Result) string { return Quantity(r.BytesPerSecond) }},
+	{"frames/poll", func(r Result) string { return Quantity(r.FramesPerPoll) }},
 	{"raw p50", func(r Result) string { return Duration(r.RawRTT) }},
 	{"p50/raw", ratio},
 	{"spread", func(r Result) string { return fmt.Sprintf("%.0f%%", r.Spread*100) }},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -23,6 +24,15 @@ const firstFile = 3
 // returns what is to be reported, as JSON. It runs locked to a thread, pinned to the
 // worker's core, with the garbage collector off.
 type Role func(*Task) (any, error)
+
+// Join makes one set of roles of several.
+func Join(sets ...map[string]Role) map[string]Role {
+	all := map[string]Role{}
+	for _, s := range sets {
+		maps.Copy(all, s)
+	}
+	return all
+}
 
 // A Task is one call of a role, for the goroutine that runs it.
 type Task struct {

@@ -1,0 +1,110 @@
+package workload
+
+import "github.com/hugebus/hugebus/client"
+
+// A sender publishes numbered payloads in the way that the parameters say.
+type sender struct {
+	end  *end
+	w    *writer
+	next uint64 // sequence number of the next frame
+}
+
+func newSender(e *end) *sender {
+	return &sender{end: e, w: newWriter(e.params.Size, e.params.Batch)}
+}
+
+// send publishes n frames, at most a batch, in one call if a call takes more than one.
+// mark is added to the last sequence number.
+func (s *sender) send(n int, mark uint64) error {
+	if n == 1 {
+		seq := s.next
+		s.next++
+		if s.end.params.Claim {
+			return s.claim(seq, mark)
+		}
+		return s.copyOne(seq, mark)
+	}
+	slots := s.w.slots[:n]
+	for i, b := range slots {
+		seq := s.next + uint64(i)
+		prepare(b, seq)
+		if i == n-1 && mark != 0 {
+			setSeq(b, seq|mark)
+		}
+	}
+	err := s.batch(slots)
+	for i, b := range slots {
+		restore(b, s.next+uint64(i))
+	}
+	s.next += uint64(n)
+	return err
+}
+
+func (s *sender) batch(slots [][]byte) error {
+	if !s.end.poll {
+		_, err := s.end.lane.PublishBatch(s.end.ctx, slots)
+		return err
+	}
+	for {
+		n, err := s.end.lane.TryPublishBatch(slots)
+		if err != client.ErrBackpressure {
+			return err
+		}
+		slots = slots[n:]
+		s.end.full()
+	}
+}
+
+func (s *sender) copyOne(seq, mark uint64) error {
+	b := s.w.one
+	setSeq(b, seq|mark)
+	if !sampled(seq) {
+		return s.publish(b)
+	}
+	fillBody(b, seq)
+	err := s.publish(b)
+	fillBody(b, 0)
+	return err
+}
+
+func (s *sender) publish(b []byte) error {
+	if !s.end.poll {
+		return s.end.lane.Publish(s.end.ctx, b)
+	}
+	for {
+		err := s.end.lane.TryPublish(b)
+		if err != client.ErrBackpressure {
+			return err
+		}
+		s.end.full()
+	}
+}
+
+// claim writes one frame in place.
+func (s *sender) claim(seq, mark uint64) error {
+	c, err := s.room()
+	if err != nil {
+		return err
+	}
+	if sampled(seq) {
+		fillBody(c.Payload, seq)
+	} else if !s.end.params.SeqOnly {
+		copy(c.Payload[MinPayload:], s.w.one[MinPayload:])
+	}
+	setSeq(c.Payload, seq|mark)
+	return c.Commit()
+}
+
+func (s *sender) room() (client.Claim, error) {
+	size := s.end.params.Size
+	if !s.end.poll {
+		return s.end.lane.Claim(s.end.ctx, size)
+	}
+	for {
+		c, err := s.end.lane.TryClaim(size)
+		if err != client.ErrBackpressure {
+			return c, err
+		}
+		s.end.full()
+	}
+}

@@ -1,0 +1,132 @@
+package workload
+
+import (
+	"time"
+
+	"github.com/hugebus/hugebus/bench/internal/report"
+	"github.com/hugebus/hugebus/bench/internal/worker"
+	"github.com/hugebus/hugebus/client"
+)
+
+// The roles of a one-way stream.
+const (
+	RolePublish = "stream/publish"
+	RoleConsume = "stream/consume"
+)
+
+// StreamParams are what both sides of a round are told.
+type StreamParams struct {
+	Params
+	Topic string `json:"topic"`
+}
+
+// Publish is the side that writes. It has no result.
+func Publish(t *worker.Task) (any, error) {
+	var p StreamParams
+	if err := t.Decode(&p); err != nil {
+		return nil, err
+	}
+	e, err := attach(t, p.Params, p.Topic, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := stream(newSender(e)); err != nil {
+		return nil, joinClose(err, e)
+	}
+	return nil, e.close()
+}
+
+// clockEvery is how many frames, at least, are published between two looks at the
+// clock, which costs as much as a frame or two.
+const clockEvery = 4096
+
+// stream publishes the warm-up, and then until a bound is reached.
+func stream(s *sender) error {
+	p := s.end.params
+	for s.next <= p.Warm {
+		if err := s.send(1, 0); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	first, look := s.next, s.next+clockEvery
+	for {
+		n := p.Batch
+		if p.Count != 0 {
+			if left := p.Count - int64(s.next-first); left <= int64(n) {
+				return s.send(int(left), endBit)
+			}
+		}
+		if s.next >= look {
+			look = s.next + clockEvery
+			if p.Nanoseconds != 0 && time.Since(start) > time.Duration(p.Nanoseconds) {
+				return s.send(n, endBit)
+			}
+		}
+		if err := s.send(n, 0); err != nil {
+			return err
+		}
+	}
+}
+
+// Consumed is the result of Consume.
+type Consumed struct {
+	report.Rate
+	// Polls is how many polls found something, Empty how many did not.
+	Polls int64 `json:"polls"`
+	Empty int64 `json:"empty"`
+}
+
+// Consume is the side that reads; its result is Consumed.
+func Consume(t *worker.Task) (any, error) {
+	var p StreamParams
+	if err := t.Decode(&p); err != nil {
+		return nil, err
+	}
+	e, err := attach(t, p.Params, "", p.Topic)
+	if err != nil {
+		return nil, err
+	}
+	result, err := consume(e)
+	if err != nil {
+		return nil, joinClose(err, e)
+	}
+	return result, e.close()
+}
+
+func consume(e *end) (Consumed, error) {
+	var c Consumed
+	var start time.Time
+	p := e.params
+	r := newReader(p.Size, p.ReadAll, p.SeqOnly)
+	done := false
+	handle := func(f client.Frame) error {
+		seq, err := r.check(f.Payload)
+		if seq >= p.Warm { // the last warm frame, or the end
+			if seq == p.Warm {
+				start = time.Now()
+			}
+			if seq >= endBit {
+				done = true
+			}
+		}
+		return err
+	}
+	for !done {
+		n, err := e.sub.Poll(p.Limit, handle)
+		if err != nil {
+			return c, err
+		}
+		if n != 0 {
+			c.Polls++
+			continue
+		}
+		c.Empty++
+		if err := e.idle(); err != nil {
+			return c, err
+		}
+	}
+	c.Nanoseconds = int64(time.Since(start))
+	c.Frames = int64(r.want - 1 - p.Warm)
+	return c, nil
+}
