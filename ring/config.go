@@ -46,8 +46,12 @@ type Config struct {
 }
 
 // MaxPayload is the largest payload in bytes that a ring of this capacity can carry: a
-// quarter of it, header included, so that a claim with its padding always fits.
+// quarter of it, header included, so that a claim with its padding always fits. It is 0
+// below MinCapacity.
 func MaxPayload(capacity uint64) uint32 {
+	if capacity < MinCapacity {
+		return 0
+	}
 	return uint32(min(capacity/4, maxClaim) - HeaderSize)
 }
 
@@ -89,6 +93,9 @@ func (c Config) Check() error {
 	case c.Capacity&(c.Capacity-1) != 0:
 		return fmt.Errorf("%w: capacity %d is not a power of two: use %d or %d", ErrConfig, c.Capacity,
 			uint64(1)<<(bits.Len64(c.Capacity)-1), uint64(1)<<bits.Len64(c.Capacity))
+	case c.MaxPayload > MaxPayload(MaxCapacity):
+		return fmt.Errorf("%w: maximum payload %d is above the %d that any capacity allows: send less in one frame", ErrConfig,
+			c.MaxPayload, MaxPayload(MaxCapacity))
 	case c.MaxPayload > MaxPayload(c.Capacity):
 		return fmt.Errorf("%w: maximum payload %d is above the %d that a capacity of %d allows: use a capacity of %d", ErrConfig,
 			c.MaxPayload, MaxPayload(c.Capacity), c.Capacity, CapacityFor(int(c.MaxPayload)))
@@ -102,6 +109,17 @@ func (c Config) Check() error {
 		return fmt.Errorf("%w: start %d is not a multiple of %d", ErrConfig, c.Start, CellSize)
 	}
 	return nil
+}
+
+// flags are the header's flag word.
+func (c Config) flags() (flags uint64) {
+	if c.Exclusive {
+		flags |= flagExclusive
+	}
+	if c.Fenced {
+		flags |= flagFenced
+	}
+	return flags
 }
 
 // Sizes are the bytes that each piece of a ring's memory takes.

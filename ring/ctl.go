@@ -43,26 +43,27 @@ const (
 	stateLatchSize = (1 + 2*stateWords) * 8
 )
 
-// ctlHeader is the immutable head of the ctl memory.
+// ctlHeader is the immutable head of the ctl memory. All words are atomic because a
+// hostile publisher may write there while Attach reads.
 type ctlHeader struct {
 	_ structs.HostLayout
 
-	magic       atomic.Uint64 // ctlMagic; written last by Format
-	version     uint64        // LayoutVersion
-	size        uint64        // headerSize
-	topicID     [2]uint64     // random
-	epoch       uint64        // broker incarnation
-	capacity    uint64        // power of two
-	maxPayload  uint64        // at most MaxPayload(capacity)
-	cell        uint64        // CellSize
-	key         uint64        // odd
-	pageSize    uint64        // bytes, for information
-	created     uint64        // ns since 1970, for information
-	publishers  uint64        // 1 to MaxSlots
-	subscribers uint64        // 1 to MaxSlots
-	groups      uint64        // 1 to MaxGroups
-	flags       uint64        // flagExclusive | flagFenced
-	start       uint64        // first position
+	magic       atomic.Uint64    // ctlMagic; written last by Format
+	version     atomic.Uint64    // LayoutVersion
+	size        atomic.Uint64    // headerSize
+	topicID     [2]atomic.Uint64 // random
+	epoch       atomic.Uint64    // broker incarnation
+	capacity    atomic.Uint64    // power of two
+	maxPayload  atomic.Uint64    // at most MaxPayload(capacity)
+	cell        atomic.Uint64    // CellSize
+	key         atomic.Uint64    // odd
+	pageSize    atomic.Uint64    // bytes, for information
+	created     atomic.Uint64    // ns since 1970, for information
+	publishers  atomic.Uint64    // 1 to MaxSlots
+	subscribers atomic.Uint64    // 1 to MaxSlots
+	groups      atomic.Uint64    // 1 to MaxGroups
+	flags       atomic.Uint64    // flagExclusive | flagFenced
+	start       atomic.Uint64    // first position
 	_           [headerSize - 17*8]byte
 }
 

@@ -31,10 +31,10 @@ const (
 type cursorsHeader struct {
 	_ structs.HostLayout
 
-	magic       atomic.Uint64 // cursorsMagic; written last by Format
-	topicID     [2]uint64     // that of ctl
-	subscribers uint64        // that of ctl
-	groups      uint64        // that of ctl
+	magic       atomic.Uint64    // cursorsMagic; written last by Format
+	topicID     [2]atomic.Uint64 // that of ctl
+	subscribers atomic.Uint64    // that of ctl
+	groups      atomic.Uint64    // that of ctl
 }
 
 // States of a subscriber slot.

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"fmt"
 	"sync/atomic"
 	"unsafe"
 )
@@ -14,14 +15,14 @@ type region struct {
 }
 
 // newRegion takes b, whose first byte must lie on a multiple of CellSize and which
-// must hold at least need bytes.
-func newRegion(b []byte, need uint64) (region, error) {
-	if uint64(len(b)) < need {
-		return region{}, ErrGeometry
+// must hold at least need bytes. name is what an error calls it.
+func newRegion(name string, b []byte, need int64) (region, error) {
+	if int64(len(b)) < need {
+		return region{}, fmt.Errorf("%w: %s has %d bytes, need at least %d", ErrGeometry, name, len(b), need)
 	}
 	p := unsafe.Pointer(unsafe.SliceData(b))
-	if uintptr(p)%CellSize != 0 {
-		return region{}, ErrAlignment
+	if off := uintptr(p) % CellSize; off != 0 {
+		return region{}, fmt.Errorf("%w: %s starts %d bytes past a multiple of %d", ErrAlignment, name, off, CellSize)
 	}
 	return region{base: p, size: uint64(len(b))}, nil
 }

@@ -38,50 +38,70 @@ type Ring struct {
 	state        seqlock.Latch
 }
 
-// Format makes a new ring in m, which must be zeroed, and attaches to it. The magic
-// is written last, so that nobody attaches to half a ring.
+// Format makes a new ring in m, which must be zeroed, and attaches to it. Nothing is
+// written unless all of it fits, and the magic is written last, so that nobody attaches
+// to half a ring.
 func Format(m Memory, c Config) (*Ring, error) {
 	sizes, err := c.Footprint()
 	if err != nil {
 		return nil, err
 	}
 	c = c.withDefaults()
-	ctl, err := newRegion(m.Ctl, uint64(sizes.Ctl))
+	ctl, cursors, data, err := m.regions(sizes)
 	if err != nil {
-		return nil, fmt.Errorf("ring: format ctl: %d bytes, need %d: %w", len(m.Ctl), sizes.Ctl, err)
-	}
-	cursors, err := newRegion(m.Cursors, uint64(sizes.Cursors))
-	if err != nil {
-		return nil, fmt.Errorf("ring: format cursors: %d bytes, need %d: %w", len(m.Cursors), sizes.Cursors, err)
+		return nil, fmt.Errorf("ring: format: %w", err)
 	}
 	h := ctl.ctlHeader()
-	h.version, h.size, h.cell = LayoutVersion, headerSize, CellSize
-	h.topicID = idWords(c.TopicID)
-	h.epoch, h.capacity, h.maxPayload, h.key = c.Epoch, c.Capacity, uint64(c.MaxPayload), c.Key
-	h.pageSize, h.created, h.start = c.PageSize, uint64(c.Created), uint64(c.Start)
-	h.publishers, h.subscribers, h.groups = uint64(c.Publishers), uint64(c.Subscribers), uint64(c.Groups)
-	h.flags = 0
-	if c.Exclusive {
-		h.flags |= flagExclusive
-	}
-	if c.Fenced {
-		h.flags |= flagFenced
-	}
+	h.version.Store(LayoutVersion)
+	h.size.Store(headerSize)
+	h.cell.Store(CellSize)
+	id := idWords(c.TopicID)
+	h.topicID[0].Store(id[0])
+	h.topicID[1].Store(id[1])
+	h.epoch.Store(c.Epoch)
+	h.capacity.Store(c.Capacity)
+	h.maxPayload.Store(uint64(c.MaxPayload))
+	h.key.Store(c.Key)
+	h.pageSize.Store(c.PageSize)
+	h.created.Store(uint64(c.Created))
+	h.start.Store(uint64(c.Start))
+	h.publishers.Store(uint64(c.Publishers))
+	h.subscribers.Store(uint64(c.Subscribers))
+	h.groups.Store(uint64(c.Groups))
+	h.flags.Store(c.flags())
 	ctl.word(offTail).Store(uint64(c.Start))
 
 	k := cursors.cursorsHeader()
-	k.topicID, k.subscribers, k.groups = h.topicID, h.subscribers, h.groups
+	k.topicID[0].Store(id[0])
+	k.topicID[1].Store(id[1])
+	k.subscribers.Store(uint64(c.Subscribers))
+	k.groups.Store(uint64(c.Groups))
 	k.magic.Store(cursorsMagic)
 	h.magic.Store(ctlMagic)
-	return Attach(m)
+	return newRing(c, ctl, cursors, data), nil
+}
+
+// regions are the three pieces of m, if they fit sizes.
+func (m Memory) regions(sizes Sizes) (ctl, cursors, data region, err error) {
+	if int64(len(m.Data)) != sizes.Data {
+		return ctl, cursors, data, fmt.Errorf("%w: data has %d bytes, the capacity is %d", ErrGeometry, len(m.Data), sizes.Data)
+	}
+	if ctl, err = newRegion("ctl", m.Ctl, sizes.Ctl); err != nil {
+		return
+	}
+	if cursors, err = newRegion("cursors", m.Cursors, sizes.Cursors); err != nil {
+		return
+	}
+	data, err = newRegion("data", m.Data, sizes.Data)
+	return
 }
 
 // Attach looks at a ring that Format made, perhaps in another process. Each thing
 // that does not fit has an error of its own.
 func Attach(m Memory) (*Ring, error) {
-	ctl, err := newRegion(m.Ctl, offPublishers)
+	ctl, err := newRegion("ctl", m.Ctl, offPublishers)
 	if err != nil {
-		return nil, fmt.Errorf("ring: attach ctl: %d bytes, need at least %d: %w", len(m.Ctl), offPublishers, err)
+		return nil, fmt.Errorf("ring: attach: %w", err)
 	}
 	c, err := readHeader(ctl.ctlHeader())
 	if err != nil {
@@ -91,25 +111,9 @@ func Attach(m Memory) (*Ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrGeometry, err)
 	}
-	for _, p := range []struct {
-		name string
-		have int
-		need int64
-	}{{"ctl", len(m.Ctl), sizes.Ctl}, {"cursors", len(m.Cursors), sizes.Cursors}} {
-		if int64(p.have) < p.need {
-			return nil, fmt.Errorf("%w: %s has %d bytes, need %d", ErrGeometry, p.name, p.have, p.need)
-		}
-	}
-	if int64(len(m.Data)) != sizes.Data {
-		return nil, fmt.Errorf("%w: data has %d bytes, the capacity is %d", ErrGeometry, len(m.Data), sizes.Data)
-	}
-	cursors, err := newRegion(m.Cursors, uint64(sizes.Cursors))
+	ctl, cursors, data, err := m.regions(sizes)
 	if err != nil {
-		return nil, fmt.Errorf("ring: attach cursors: %w", err)
-	}
-	data, err := newRegion(m.Data, c.Capacity)
-	if err != nil {
-		return nil, fmt.Errorf("ring: attach data: %w", err)
+		return nil, fmt.Errorf("ring: attach: %w", err)
 	}
 	if err := checkCursors(cursors.cursorsHeader(), c); err != nil {
 		return nil, err
@@ -134,36 +138,40 @@ func newRing(c Config, ctl, cursors, data region) *Ring {
 	}
 }
 
-// readHeader checks the parts of the header that say how to read the rest.
+// readHeader checks the parts of the header that say how to read the rest. It loads
+// each word once, since a hostile publisher may change one after it was checked.
 func readHeader(h *ctlHeader) (Config, error) {
 	if magic := h.magic.Load(); magic != ctlMagic {
 		return Config{}, fmt.Errorf("%w: ctl starts with %#x, not %#x", ErrMagic, magic, uint64(ctlMagic))
 	}
-	if h.version != LayoutVersion {
-		return Config{}, fmt.Errorf("%w: ring has %d, this program %d", ErrVersion, h.version, LayoutVersion)
+	if version := h.version.Load(); version != LayoutVersion {
+		return Config{}, fmt.Errorf("%w: ring has %d, this program %d", ErrVersion, version, LayoutVersion)
 	}
-	if h.size != headerSize {
-		return Config{}, fmt.Errorf("%w: header of %d bytes, not %d", ErrGeometry, h.size, headerSize)
+	if size := h.size.Load(); size != headerSize {
+		return Config{}, fmt.Errorf("%w: header of %d bytes, not %d", ErrGeometry, size, headerSize)
 	}
-	if h.cell != CellSize {
-		return Config{}, fmt.Errorf("%w: cell size %d, not %d", ErrGeometry, h.cell, CellSize)
+	if cell := h.cell.Load(); cell != CellSize {
+		return Config{}, fmt.Errorf("%w: cell size %d, not %d", ErrGeometry, cell, CellSize)
 	}
-	if h.publishers > MaxSlots || h.subscribers > MaxSlots || h.groups > MaxGroups || h.maxPayload > maxClaim ||
-		h.publishers == 0 || h.subscribers == 0 || h.groups == 0 || h.maxPayload == 0 {
+	publishers, subscribers, groups, payload := h.publishers.Load(), h.subscribers.Load(), h.groups.Load(), h.maxPayload.Load()
+	if publishers > MaxSlots || subscribers > MaxSlots || groups > MaxGroups || payload > maxClaim ||
+		publishers == 0 || subscribers == 0 || groups == 0 || payload == 0 {
 		return Config{}, fmt.Errorf("%w: %d publishers, %d subscribers, %d groups, maximum payload %d: out of range", ErrGeometry,
-			h.publishers, h.subscribers, h.groups, h.maxPayload)
+			publishers, subscribers, groups, payload)
 	}
-	if h.key&1 == 0 {
-		return Config{}, fmt.Errorf("%w: stamp key %#x is even", ErrGeometry, h.key)
+	key := h.key.Load()
+	if key&1 == 0 {
+		return Config{}, fmt.Errorf("%w: stamp key %#x is even", ErrGeometry, key)
 	}
+	flags := h.flags.Load()
 	c := Config{
-		Epoch: h.epoch, Capacity: h.capacity, MaxPayload: uint32(h.maxPayload), Key: h.key,
-		PageSize: h.pageSize, Created: int64(h.created), Start: Position(h.start),
-		Publishers: int(h.publishers), Subscribers: int(h.subscribers), Groups: int(h.groups),
-		Exclusive: h.flags&flagExclusive != 0, Fenced: h.flags&flagFenced != 0,
+		Epoch: h.epoch.Load(), Capacity: h.capacity.Load(), MaxPayload: uint32(payload), Key: key,
+		PageSize: h.pageSize.Load(), Created: int64(h.created.Load()), Start: Position(h.start.Load()),
+		Publishers: int(publishers), Subscribers: int(subscribers), Groups: int(groups),
+		Exclusive: flags&flagExclusive != 0, Fenced: flags&flagFenced != 0,
 	}
-	binary.NativeEndian.PutUint64(c.TopicID[:8], h.topicID[0])
-	binary.NativeEndian.PutUint64(c.TopicID[8:], h.topicID[1])
+	binary.NativeEndian.PutUint64(c.TopicID[:8], h.topicID[0].Load())
+	binary.NativeEndian.PutUint64(c.TopicID[8:], h.topicID[1].Load())
 	return c, nil
 }
 
@@ -171,12 +179,12 @@ func checkCursors(k *cursorsHeader, c Config) error {
 	if magic := k.magic.Load(); magic != cursorsMagic {
 		return fmt.Errorf("%w: cursors start with %#x, not %#x", ErrMagic, magic, uint64(cursorsMagic))
 	}
-	if k.topicID != idWords(c.TopicID) {
+	if id := idWords(c.TopicID); k.topicID[0].Load() != id[0] || k.topicID[1].Load() != id[1] {
 		return fmt.Errorf("%w: ctl has %x", ErrTopicID, c.TopicID)
 	}
-	if k.subscribers != uint64(c.Subscribers) || k.groups != uint64(c.Groups) {
+	if subscribers, groups := k.subscribers.Load(), k.groups.Load(); subscribers != uint64(c.Subscribers) || groups != uint64(c.Groups) {
 		return fmt.Errorf("%w: cursors for %d subscribers and %d groups, ctl says %d and %d", ErrGeometry,
-			k.subscribers, k.groups, c.Subscribers, c.Groups)
+			subscribers, groups, c.Subscribers, c.Groups)
 	}
 	return nil
 }
