@@ -14,7 +14,7 @@ type sink struct {
 	ring   []byte
 	at     int
 	frames int
-	want   int           // not 0: so many frames close done
+	want   int // not 0: so many frames close done
 	done   chan struct{}
 }
 

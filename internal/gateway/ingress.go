@@ -40,6 +40,7 @@ type Ingress struct {
 	listener net.Listener
 	closing  sync.Once // of the listener
 	began    time.Time
+	clock    func() time.Duration // since began; tests have their own
 	warnings rateLog
 	chunks   chunks
 
@@ -85,6 +86,7 @@ func newIngress(ctx context.Context, c Config) (*Ingress, error) {
 		cfg: c, codec: framing, listener: c.Listener, began: time.Now(),
 		stopSignal: make(chan struct{}), conns: make(map[*conn]struct{}),
 	}
+	in.clock = func() time.Duration { return time.Since(in.began) }
 	in.hard, in.giveUp = context.WithCancelCause(context.Background())
 	in.warnings = rateLog{log: c.Logger, now: in.now}
 	if err := in.open(ctx); err != nil {
@@ -121,7 +123,7 @@ func (in *Ingress) Addr() net.Addr { return in.listener.Addr() }
 func (in *Ingress) MaxFrame() int { return in.maxFrame }
 
 // now returns the time since the ingress was made.
-func (in *Ingress) now() time.Duration { return time.Since(in.began) }
+func (in *Ingress) now() time.Duration { return in.clock() }
 
 // Serve accepts and serves connections until ctx is cancelled. Then it accepts no more, publishes every whole frame that
 // has been received, closes all connections and lanes, and returns nil. It returns an *AbortError if frames had to be

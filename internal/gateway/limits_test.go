@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hugebus/hugebus/internal/testutil"
 	"golang.org/x/sys/unix"
 )
 
@@ -105,6 +106,9 @@ func TestAFullTopicPushesBackOnTheSender(t *testing.T) {
 		t.Fatalf("8 MB went somewhere although the topic is full: %d, %v", n, err)
 	}
 	tp.awaitBlocked(t, 1)
+	const wait = 5 * time.Millisecond
+	blocked := r.now()
+	testutil.Eventually(t, "a publish call has waited for a while", func() bool { return r.now()-blocked > wait })
 	s := r.Stats()
 	if s.Frames > 10 || s.Received > 2*DefaultBufferSize || s.BuffersInUse != 1 {
 		t.Errorf("with a full topic: %+v", s)
@@ -117,7 +121,7 @@ func TestAFullTopicPushesBackOnTheSender(t *testing.T) {
 			t.Fatalf("frame %d is %.20q…", i, f[size-20:])
 		}
 	}
-	if s := r.Stats(); s.Backpressure < 100*time.Millisecond || s.Backpressure > s.Publishing {
+	if s := r.Stats(); s.Backpressure < wait || s.Backpressure > s.Publishing {
 		t.Errorf("back-pressure %v, publishing %v", s.Backpressure, s.Publishing)
 	}
 }
@@ -224,72 +228,4 @@ func TestAConnectionWithoutSocketIsRefused(t *testing.T) {
 	wantClosed(t, theirs)
 	check(t, r.stop())
 	r.wantLog("connection refused", "*net.pipe has no socket to wait on")
-}
-
-func TestIdleTimeout(t *testing.T) {
-	tp := newTopic(100)
-	r := start(t, tp, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
-	nc := r.dial()
-	send(t, nc, len32("a"))
-	wantClosed(t, nc)
-	r.awaitStats("it is counted", func(s Stats) bool { return s.Errors["idle_timeout"] == 1 })
-	r.awaitStats("it is gone", func(s Stats) bool { return s.Open == 0 })
-	wantFrames(t, tp.all(), "a")
-	r.wantLog("reason=idle_timeout", "frames=1")
-}
-
-// TestPartialTimeout sends whole frames for longer than the time-out, and then drips the bytes of one that it never
-// finishes: only that is held against the sender, and new bytes of it do not help.
-func TestPartialTimeout(t *testing.T) {
-	const timeout = 200 * time.Millisecond
-	tp := newTopic(1 << 20)
-	r := start(t, tp, func(c *Config) { c.PartialTimeout = timeout; c.IdleTimeout = time.Hour })
-	nc := r.dial()
-	frames := 0
-	for began := time.Now(); time.Since(began) < 2*timeout; {
-		frame := len32(strings.Repeat("x", 10))
-		send(t, nc, frame[:5])
-		received := uint64(frames*len(frame) + 5)
-		r.awaitStats("half a frame is read", func(s Stats) bool { return s.Received == received })
-		send(t, nc, frame[5:])
-		frames++
-		tp.awaitFrames(t, frames)
-	}
-	send(t, nc, []byte{0, 15, 0, 0})
-	for { // until the ingress has closed the connection
-		if _, err := nc.Write([]byte("x")); err != nil {
-			break
-		}
-	}
-	r.awaitStats("it is counted", func(s Stats) bool { return s.Errors["partial_timeout"] == 1 && s.Open == 0 })
-	if s := r.Stats(); s.PartialFrames != 1 || s.PartialBytes < 4 || s.Frames != uint64(frames) {
-		t.Errorf("%+v", s)
-	}
-	r.wantLog("reason=partial_timeout")
-}
-
-// TestBackpressureDoesNotCountForTimeouts keeps the topic full for longer than both time-outs, with half a frame read and
-// the other half in the socket.
-func TestBackpressureDoesNotCountForTimeouts(t *testing.T) {
-	const timeout = 100 * time.Millisecond
-	tp := newTopic(100)
-	tp.fill(0)
-	r := start(t, tp, func(c *Config) { c.Lanes = 1; c.PartialTimeout = timeout; c.IdleTimeout = timeout })
-	half := r.dial()
-	send(t, half, []byte{0, 0, 0, 4, 'h', 'a'})
-	r.awaitStats("half a frame is read", func(s Stats) bool { return s.Received == 6 })
-	full := r.dial()
-	send(t, full, len32("full"))
-	tp.awaitBlocked(t, 1)
-	send(t, half, []byte("lf"))
-	r.awaitStats("the first waits", func(s Stats) bool { return s.Waiting == 1 })
-	began := r.Ingress.now()
-	for r.Ingress.now()-began < 2*timeout {
-		r.awaitStats("time passes", func(Stats) bool { return true })
-	}
-	tp.empty()
-	wantFrames(t, tp.awaitFrames(t, 2), "full", "half")
-	if s := r.Stats(); s.Errors["partial_timeout"]+s.Errors["idle_timeout"] != 0 {
-		t.Errorf("%+v", s)
-	}
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"syscall"
 	"time"
 
+	"github.com/hugebus/hugebus/internal/sys"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,10 +17,8 @@ const (
 	minBackoff = 5 * time.Millisecond // after accept has failed once
 	maxBackoff = time.Second          // after it has failed many times
 
-	// backlogWait is how long accept may find nothing before the listen queue counts as empty when the ingress stops.
-	backlogWait = 10 * time.Millisecond
-
-	// backlogMax bounds how many connections are taken from the listen queue then: as many as Linux lets wait there.
+	// backlogMax bounds how many connections are taken from the listen queue when the ingress stops: as many as Linux lets
+	// wait there, or somebody who connects without pause would keep it from ever stopping.
 	backlogMax = 4096
 )
 
@@ -120,18 +120,34 @@ func (in *Ingress) closeListener() {
 	})
 }
 
-// emptyBacklog takes on the connections that wait in the listen queue.
+// emptyBacklog takes on the connections that wait in the listen queue. It never waits for one.
 func (in *Ingress) emptyBacklog() {
-	l, ok := in.listener.(deadliner)
-	for n := 0; ok && n < backlogMax; n++ {
-		if l.SetDeadline(time.Now().Add(backlogWait)) != nil {
-			return
+	l, ok := in.listener.(interface {
+		deadliner
+		syscall.Conn
+	})
+	if !ok {
+		return
+	}
+	raw, err := l.SyscallConn()
+	if err == nil {
+		err = l.SetDeadline(time.Time{}) // wakeAccept has set one that is over
+	}
+	queued := true
+	for n := 0; err == nil && n < backlogMax; n++ {
+		err = raw.Control(func(fd uintptr) { queued = sys.Readable(int(fd)) })
+		if err != nil || !queued {
+			break
 		}
-		nc, err := in.listener.Accept()
-		if err != nil {
-			return
+		var nc net.Conn
+		if nc, err = in.listener.Accept(); err == nil {
+			in.admit(nc)
 		}
-		in.admit(nc)
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		in.ends[acceptFailed].Add(1)
+		in.warnings.warn(acceptFailed, "the listen queue could not be emptied", slog.Any("error", err),
+			slog.String("remedy", acceptRemedy(err)))
 	}
 }
 

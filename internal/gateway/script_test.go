@@ -229,7 +229,7 @@ func fuzzStream(t *testing.T, name string, stream, cuts []byte, shape uint8) {
 	tp := newTopic(100_000)
 	in := unitIngress(t, func(c *Config) {
 		c.NewLane, c.Codec, c.BufferSize = tp.newLane, name, minBufferSize
-		c.TurnBudget, c.BatchFrames = 1+int(shape)*50, 1+int(shape%5)
+		c.TurnBudget, c.BatchFrames = 50+int(shape)*50, 1+int(shape%5)
 	})
 	segments := make([]int, len(cuts))
 	for i, n := range cuts {

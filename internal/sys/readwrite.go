@@ -38,3 +38,15 @@ func AtEOF(fd int) bool {
 		}
 	}
 }
+
+// Readable says whether a read (on a listening socket: an accept) would find something now: bytes, a connection, the end
+// or an error. It does not wait.
+func Readable(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, 0)
+		if err != unix.EINTR {
+			return n > 0 && err == nil
+		}
+	}
+}

@@ -36,20 +36,20 @@ func TestReadTellsNothingYetFromTheEnd(t *testing.T) {
 	if n, err := Unread(ours); n != 5 || err != nil {
 		t.Errorf("Unread = %d, %v; want 5", n, err)
 	}
-	if AtEOF(ours) {
-		t.Error("AtEOF while bytes are waiting")
+	if AtEOF(ours) || !Readable(ours) {
+		t.Error("AtEOF, or not Readable, while bytes are waiting")
 	}
 	if n, err := Read(ours, b); err != nil || string(b[:n]) != "hello" {
 		t.Errorf("Read = %q, %v", b[:max(n, 0)], err)
 	}
-	if AtEOF(ours) {
-		t.Error("AtEOF while the peer may still send")
+	if AtEOF(ours) || Readable(ours) {
+		t.Error("AtEOF or Readable while the peer may still send")
 	}
 	if err := unix.Shutdown(theirs, unix.SHUT_WR); err != nil {
 		t.Fatal(err)
 	}
-	if !AtEOF(ours) {
-		t.Error("not AtEOF after the peer's shutdown")
+	if !AtEOF(ours) || !Readable(ours) {
+		t.Error("not AtEOF, or not Readable, after the peer's shutdown")
 	}
 	if n, err := Read(ours, b); n != 0 || err != nil {
 		t.Errorf("Read at the end = %d, %v; want 0, nil", n, err)
