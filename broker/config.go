@@ -64,15 +64,16 @@ type TopicConfig struct {
 }
 
 // OnDemand says whether attaching makes a missing topic, for clients that may create
-// it, and for which names (patterns of path.Match; none: every name).
+// it, and for which names (patterns of path.Match; none: every name). The zero value
+// makes every topic that a client asks for and may create.
 type OnDemand struct {
-	Enabled bool
-	Topics  []string
+	Disabled bool
+	Topics   []string
 }
 
 // covers reports whether a topic of that name is made on demand.
 func (o OnDemand) covers(topic string) bool {
-	return o.Enabled && (len(o.Topics) == 0 || matchAny(o.Topics, topic))
+	return !o.Disabled && (len(o.Topics) == 0 || matchAny(o.Topics, topic))
 }
 
 // matchAny reports whether one of the patterns, which were checked, matches.

@@ -87,7 +87,7 @@ func TestConfigZeroAndEmptyAreFine(t *testing.T) {
 		t.Errorf("zero: %v", err)
 	}
 	c, err := ParseConfig("empty.yaml", nil)
-	if err != nil || c.OnDemand.Enabled || c.Topics != nil {
+	if err != nil || c.OnDemand.Disabled || c.Topics != nil {
 		t.Errorf("empty file: %+v, %v", c, err)
 	}
 	if c, err = ParseConfig("h.yaml", []byte("group_linger: 0s\n")); err != nil || c.GroupLinger >= 0 {

@@ -127,7 +127,7 @@ type configFile struct {
 	Defaults    fileOptions `yaml:"defaults"`
 	Topics      []fileTopic `yaml:"topics"`
 	OnDemand    struct {
-		Enabled bool     `yaml:"enabled"`
+		Enabled *bool    `yaml:"enabled"` // left out: true
 		Topics  []string `yaml:"topics"`
 	} `yaml:"on_demand"`
 	Access []struct {
@@ -172,7 +172,7 @@ func (f configFile) config(p places) (c Config, bad *ConfigError) {
 	c = Config{
 		Socket: f.Socket, Metrics: f.Metrics,
 		Log:      LogConfig{Level: f.Log.Level, Format: f.Log.Format},
-		OnDemand: OnDemand{Enabled: f.OnDemand.Enabled, Topics: f.OnDemand.Topics},
+		OnDemand: OnDemand{Disabled: f.OnDemand.Enabled != nil && !*f.OnDemand.Enabled, Topics: f.OnDemand.Topics},
 		Quotas:   Quotas{Attachments: f.Quotas.Attachments},
 	}
 	if f.SocketMode != nil {

@@ -9,14 +9,15 @@ import (
 	"github.com/hugebus/hugebus/internal/control"
 )
 
-// DefaultSocket is where Dial looks for the broker when Options.Socket is empty:
+// DefaultSocket is where Dial looks for the broker when nobody says otherwise:
 // /run/hugebus/control.sock for root; $XDG_RUNTIME_DIR/hugebus/control.sock for others, or
 // else a directory of the user's own below the temporary one.
 func DefaultSocket() string { return control.DefaultSocket() }
 
 // Options say how to reach the broker. The zero value is good.
 type Options struct {
-	// Socket is the path of the broker's control socket; empty: DefaultSocket.
+	// Socket is the path of the broker's control socket; empty: $HUGEBUS_SOCKET, or else
+	// DefaultSocket.
 	Socket string
 	// Name is what the broker's lists, figures and logs call this client; empty: the
 	// program's name. At most 128 bytes, printable.
@@ -26,6 +27,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
+	if o.Socket == "" {
+		o.Socket = os.Getenv("HUGEBUS_SOCKET")
+	}
 	if o.Socket == "" {
 		o.Socket = control.DefaultSocket()
 	}
