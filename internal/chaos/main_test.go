@@ -1,0 +1,9 @@
+package chaos
+
+import (
+	"testing"
+
+	"github.com/hugebus/hugebus/internal/testutil"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }

@@ -1,0 +1,166 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hugebus/hugebus/client"
+)
+
+// A ReaderSpec describes a reader process.
+type ReaderSpec struct {
+	Common
+	// Group makes it a member of that group; empty: a subscriber of its own with the fields that follow.
+	Group      string
+	Policy     client.Policy
+	EvictLag   int64
+	EvictAfter time.Duration
+	// Earliest begins with the earliest frame; otherwise it is the latest.
+	Earliest bool
+	// Limit is how many frames it takes at a time.
+	Limit int
+}
+
+// reading is what Subscriber and Group have in common.
+type reading interface {
+	Poll(limit int, fn func(client.Frame) error) (int, error)
+	Wait(ctx context.Context) error
+	Close() error
+}
+
+// reader is a reader at work.
+type reader struct {
+	spec    ReaderSpec
+	control *Control
+	journal *Journal
+	from    reading
+	sub     *client.Subscriber // nil for members
+	frames  uint64
+}
+
+// Read reads a topic and writes records to out, until control says stop; a subscriber then goes on until it has
+// reached the position that came with it. It writes "ready" to say when it is attached, and "done FRAMES" when it has
+// ended and nothing of it is left in its process.
+func Read(spec ReaderSpec, control *Control, out, say io.Writer) error {
+	descriptors, mappings, err := Holdings()
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	c, err := spec.dial(ctx)
+	if err != nil {
+		return err
+	}
+	r := &reader{spec: spec, control: control, journal: NewJournal(out, spec.Group != "")}
+	if err := r.attach(ctx, c); err != nil {
+		return errors.Join(err, c.Close())
+	}
+	if _, err := fmt.Fprintln(say, "ready"); err != nil {
+		return err
+	}
+	err = r.run()
+	if err := errors.Join(err, r.journal.Flush(), r.from.Close(), c.Close()); err != nil {
+		return err
+	}
+	if err := leftover(descriptors, mappings); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(say, "done", r.frames)
+	return err
+}
+
+func (r *reader) attach(ctx context.Context, c *client.Client) error {
+	start := client.Latest()
+	if r.spec.Earliest {
+		start = client.Earliest()
+	}
+	if r.spec.Group != "" {
+		g, err := c.Group(ctx, r.spec.Topic, r.spec.Group, client.GroupOptions{Name: r.spec.Name, Start: start, Wait: r.spec.Wait})
+		if err != nil {
+			return err
+		}
+		r.from = g
+		return r.journal.Add(Record{Kind: KindReached})
+	}
+	s, err := c.Subscriber(ctx, r.spec.Topic, client.SubscriberOptions{
+		Name: r.spec.Name, Policy: r.spec.Policy, EvictLag: r.spec.EvictLag, EvictAfter: r.spec.EvictAfter,
+		Start: start, Wait: r.spec.Wait,
+	})
+	if err != nil {
+		return err
+	}
+	r.from, r.sub = s, s
+	return r.idle()
+}
+
+// run reads until it is told to stop, and has reached where.
+func (r *reader) run() error {
+	for {
+		n, err := r.from.Poll(r.spec.Limit, r.handle)
+		if err != nil {
+			if err := r.interrupted(err); err != nil {
+				return err
+			}
+			continue
+		}
+		if n > 0 {
+			continue
+		}
+		if r.reached() {
+			return r.idle()
+		}
+		if err := r.idle(); err != nil {
+			return err
+		}
+		if err := r.from.Wait(r.control.ctx); err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+}
+
+// reached reports whether it may end.
+func (r *reader) reached() bool {
+	if !r.control.stopped.Load() {
+		return false
+	}
+	return r.sub == nil || !r.sub.Position().Before(client.Position(r.control.until.Load()))
+}
+
+// idle says how far it has come, and lets the checker have everything.
+func (r *reader) idle() error {
+	if r.sub != nil {
+		if err := r.journal.Add(Record{Kind: KindReached, Position: uint64(r.sub.Position())}); err != nil {
+			return err
+		}
+	}
+	return r.journal.Flush()
+}
+
+// handle reports a frame. A member's record is out before it acknowledges the frame.
+func (r *reader) handle(f client.Frame) error {
+	publisher, seq, sum, ok := Inspect(f.Payload)
+	kind := KindFrame
+	if !ok {
+		kind = KindCorrupt
+	}
+	r.frames++
+	return r.journal.Add(Record{
+		Kind: kind, Source: f.Source, Redelivered: f.Redelivered, Length: uint32(len(f.Payload)), Publisher: publisher,
+		Sum: sum, Position: uint64(f.Position), Sequence: seq,
+	})
+}
+
+// interrupted reports what is not a frame and no failure.
+func (r *reader) interrupted(err error) error {
+	var gap *client.GapError
+	switch {
+	case errors.As(err, &gap):
+		return r.journal.Add(Record{Kind: KindGap, Position: uint64(gap.From), To: uint64(gap.To)})
+	case errors.Is(err, client.ErrEvicted):
+		return r.journal.Add(Record{Kind: KindEvicted})
+	}
+	return err
+}
