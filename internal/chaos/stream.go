@@ -102,6 +102,7 @@ func (s *Stream) end() {
 	if s.kind == anchor {
 		l.ended = true
 	}
+	l.forget()
 	l.progress.Broadcast()
 }
 
