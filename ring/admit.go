@@ -21,7 +21,7 @@ func (r *Ring) AdmitPublisher(i int) error {
 	p.intent.Store(0)
 	p.frames.Store(0)
 	p.counter.Reset()
-	p.limit.Store(r.tail.Load()) // no room until it has looked for itself
+	p.limit.Store(uint64(r.Tail())) // no room until it has looked for itself
 	p.state.Store(pubActive)
 	r.active.set(i)
 	return nil
@@ -51,7 +51,7 @@ func (r *Ring) admit(i int, c SubscriberConfig, state uint64) error {
 	if s.state.Load() != subFree {
 		return fmt.Errorf("%w: subscriber slot %d is in use", ErrSlot, i)
 	}
-	s.cursor.Store(r.tail.Load())
+	s.cursor.Store(uint64(r.Tail()))
 	s.policy.Store(uint64(c.Policy))
 	s.evictLag.Store(c.EvictLag)
 	s.evictAfter.Store(uint64(c.EvictAfter))

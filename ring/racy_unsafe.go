@@ -13,6 +13,7 @@ import "unsafe"
 //
 //go:norace
 func (m region) probe(off uint64) uint64 {
+	m.inside(off, 8)
 	return *(*uint64)(unsafe.Add(m.base, off))
 }
 
@@ -20,5 +21,6 @@ func (m region) probe(off uint64) uint64 {
 //
 //go:norace
 func (m region) copyOut(dst []byte, off uint64) {
+	m.inside(off, uint64(len(dst)))
 	copy(dst, unsafe.Slice((*byte)(unsafe.Add(m.base, off)), len(dst)))
 }

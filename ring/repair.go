@@ -101,6 +101,9 @@ func (r *Ring) settled(at Position) bool {
 // publisher's batch may be stamped although the claim is not committed.
 func (r *Ring) hole(at Position) Position {
 	tail := r.Tail()
+	if end := at.Add(r.cfg.Capacity); end.Before(tail) {
+		tail = end // only a hostile publisher moves tail past what our intent allows
+	}
 	for q := at + CellSize; q.Before(tail); q += CellSize {
 		if r.intended(q) {
 			return q

@@ -196,8 +196,9 @@ func idWords(id [16]byte) [2]uint64 {
 // Config is what the ring was made with.
 func (r *Ring) Config() Config { return r.cfg }
 
-// Tail is the next position that will be claimed.
-func (r *Ring) Tail() Position { return Position(r.tail.Load()) }
+// Tail is the next position that will be claimed. A value that no publisher writes is
+// rounded down to a cell, so that what is derived from it stays inside the memory.
+func (r *Ring) Tail() Position { return Position(r.tail.Load() &^ (CellSize - 1)) }
 
 // Earliest is the lowest position that may still be held: a capacity behind Tail, or
 // the ring's start. It need not be the start of a frame.
@@ -212,7 +213,7 @@ func (r *Ring) earliest(tail Position) Position {
 
 // boundary finds the first cell from from up to to that is the start of a committed
 // claim, and returns to where there is none. Frames inside a claim are passed over:
-// theirs may not be committed yet.
+// theirs may not be committed yet. from and to are cells at most a capacity apart.
 func (r *Ring) boundary(from, to Position) Position {
 	for q := from; q.Before(to); q += CellSize {
 		off := uint64(q) & r.mask

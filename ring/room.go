@@ -36,7 +36,7 @@ func (l *lowest) at(word uint64) {
 // limit computes how far publisher self may claim, for a claim that wants to end need
 // bytes after tail. Subscribers with policy Evict whose lag bound stands in the way are evicted.
 func (r *Ring) limit(self int, need uint64) uint64 {
-	low := lowest{tail: Position(r.tail.Load()), capacity: r.cfg.Capacity}
+	low := lowest{tail: r.Tail(), capacity: r.cfg.Capacity}
 	for w := range r.gating.words {
 		for set := r.gating.words[w].Load(); set != 0; set &= set - 1 {
 			if i := w*64 + bits.TrailingZeros64(set); i < len(r.subscribers) {

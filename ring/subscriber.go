@@ -132,10 +132,9 @@ func (s *Subscriber) Join(start Start, wait func() error) error {
 	if s.closed || s.joined {
 		return fmt.Errorf("%w: subscriber %d is joined or closed", ErrSlot, s.index)
 	}
-	activate := func() {
-		if s.gates {
-			s.r.gating.set(s.index)
-		}
+	var activate func()
+	if s.gates {
+		activate = func() { s.r.gating.set(s.index) }
 	}
 	at, err := s.r.join(&s.slot.cursor, start, activate, wait)
 	if err != nil {
