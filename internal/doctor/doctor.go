@@ -75,7 +75,6 @@ func (r *Report) add(checks ...Check) {
 type host struct {
 	root string // "/", or a directory that stands for it
 
-	euid       int
 	sizes      func() ([]int64, error)
 	pool       func(size int64) (sys.HugePool, error)
 	thpWord    func() (string, error)
@@ -92,7 +91,7 @@ type host struct {
 
 func thisHost() host {
 	return host{
-		root: "/", euid: os.Geteuid(),
+		root:  "/",
 		sizes: sys.HugePageSizes, pool: sys.HugePages, thpWord: sys.THP, shmemTHP: sys.ShmemTHP,
 		lockLimit: sys.MemlockLimit, barriers: sys.MembarrierRegister, allowed: sys.AllowedCPUs,
 		memory: sys.AvailableMemory, hugeRoom: sys.CgroupHuge, cpuLimit: sys.CgroupCPU, taskLimit: sys.CgroupTasks,
@@ -129,6 +128,8 @@ func (h host) mayLock() bool {
 }
 
 // good, warn and bad make checks.
-func good(name, found string) Check     { return Check{Name: name, Status: OK, Found: found} }
-func warn(name, found, do string) Check { return Check{Name: name, Status: Warning, Found: found, Do: do} }
-func bad(name, found, do string) Check  { return Check{Name: name, Status: Error, Found: found, Do: do} }
+func good(name, found string) Check { return Check{Name: name, Status: OK, Found: found} }
+func warn(name, found, do string) Check {
+	return Check{Name: name, Status: Warning, Found: found, Do: do}
+}
+func bad(name, found, do string) Check { return Check{Name: name, Status: Error, Found: found, Do: do} }

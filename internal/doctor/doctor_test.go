@@ -40,7 +40,7 @@ func fine(t *testing.T, files map[string]string) host {
 		}
 	}
 	return host{
-		root: root, euid: 1000,
+		root:  root,
 		sizes: func() ([]int64, error) { return []int64{2 << 20, 1 << 30}, nil },
 		pool: func(size int64) (sys.HugePool, error) {
 			return sys.HugePool{PageSize: size, Total: 64, Free: 64}, nil
