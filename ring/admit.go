@@ -37,7 +37,6 @@ func (r *Ring) AdmitSubscriber(i int, c SubscriberConfig) error {
 		return fmt.Errorf("%w: members of groups are admitted by AdmitMember", ErrConfig)
 	}
 	if c.EvictLag != 0 {
-		// Below the largest claim, every such claim would evict.
 		c.EvictLag = min(max(c.EvictLag, uint64(CellSize)), r.cfg.Capacity)
 	}
 	return r.admit(i, c, subReserved)
@@ -48,7 +47,8 @@ func (r *Ring) admit(i int, c SubscriberConfig, state uint64) error {
 		return fmt.Errorf("%w: subscriber slot %d of %d", ErrSlot, i, len(r.subscribers))
 	}
 	s := &r.subscribers[i]
-	if s.state.Load() != subFree {
+	word := s.state.Load()
+	if word&subState != subFree {
 		return fmt.Errorf("%w: subscriber slot %d is in use", ErrSlot, i)
 	}
 	s.cursor.Store(uint64(r.Tail()))
@@ -61,7 +61,7 @@ func (r *Ring) admit(i int, c SubscriberConfig, state uint64) error {
 	s.claim.Store(claimIdle)
 	s.end.Store(0)
 	s.missed.Store(0)
-	s.state.Store(state)
+	s.state.Store(word&^subState + subGeneration + state)
 	return nil
 }
 
@@ -72,7 +72,8 @@ func (r *Ring) ReleaseSubscriber(i int) error {
 		return fmt.Errorf("%w: subscriber slot %d of %d", ErrSlot, i, len(r.subscribers))
 	}
 	r.gating.clear(i)
-	r.subscribers[i].state.Store(subFree)
+	s := &r.subscribers[i]
+	s.state.Store(s.state.Load()&^subState | subFree)
 	return nil
 }
 

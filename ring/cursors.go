@@ -14,7 +14,7 @@ import (
 //	 0        40  header       Format                    immutable once the magic is there
 //	 128       8  sleepers     subscribers, publishers   bitmap (slot mod 64); exchange by who rings
 //	 256       8  roomSleepers publishers, subscribers   the same for publishers that wait for room
-//	 384     128  gating       subscribers, broker       one bit per subscriber slot that gates
+//	 384     128  gating       subscribers, broker       one bit per subscriber slot that gates, unless it is evicted
 //	 512       8  groups       broker                    one bit per open group
 //	 1024  n·128  slots        the slot's subscriber     see subscriberSlot
 //	 then  m·2816 groups       members, broker           see groupRecord
@@ -37,19 +37,24 @@ type cursorsHeader struct {
 	groups      atomic.Uint64    // that of ctl
 }
 
-// States of a subscriber slot.
+// States of a subscriber slot, in the low eight bits of its state word. The bits above are
+// a generation, one more for each admission: whoever evicts does so by a
+// compare-and-swap of the word that it looked at, so it never hits the slot's next tenant.
 const (
 	subFree     = 0
 	subReserved = 1 // the broker gave it to a client, which has not joined yet
 	subJoined   = 2
 	subEvicted  = 3
+
+	subState      = 0xff
+	subGeneration = subState + 1
 )
 
 // subscriberSlot is one subscriber's, or one group member's, own two cache lines.
 //
 //	offset  size  field       who writes              ordering
 //	 0       8    cursor      subscriber              release (SYNC(cursor)); next position to read
-//	 8       8    state       broker, subscriber; publishers evict by compare-and-swap (SYNC(evict))
+//	 8       8    state       broker, subscriber      publishers evict by compare-and-swap (SYNC(evict)); generation (56 bits), state (8)
 //	 16      8    policy      broker                  a Policy
 //	 24      8    evictLag    broker                  bytes; 0: no bound
 //	 32      8    evictAfter  broker                  ns; 0: no bound

@@ -34,7 +34,7 @@
 //	SYNC(join-limit)  limit counter and active bits: both sides fully fenced
 //	SYNC(group-claim) member's claim word before head, helper's and reaper's head before claim word
 //	SYNC(orphan)      orphan entry before its bit, before the dead member's word is cleared
-//	SYNC(evict)       eviction, before the gating bit is cleared; evicted reader's acquire
+//	SYNC(evict)       eviction, before a claim that passes the evicted cursor; evicted reader's acquire
 //	SYNC(sleep)       sleeper bit against commit; settled by package client (see docs/architecture.md)
 //
 // # Trust

@@ -67,14 +67,27 @@ func (r *Ring) limit(self int, need uint64) uint64 {
 // gateSubscriber counts one subscriber's cursor, and applies its lag bound.
 func (r *Ring) gateSubscriber(low *lowest, i int, need uint64) {
 	s := &r.subscribers[i]
-	cursor := s.cursor.Load() // SYNC(cursor): acquire
-	bound := s.evictLag.Load()
-	if bound == 0 || Policy(s.policy.Load()) != Evict {
+	if Policy(s.policy.Load()) != Evict {
+		low.at(s.cursor.Load()) // SYNC(cursor): acquire
+		return
+	}
+	state := s.state.Load()
+	if state&subState == subEvicted {
+		// Its bit stands until it notices itself: that takes no step of ours that we could
+		// die before, or be late for, when the slot is another's.
+		return
+	}
+	cursor, bound := s.cursor.Load(), s.evictLag.Load() // SYNC(cursor): acquire
+	if bound == 0 || state&subState != subJoined {
 		low.at(cursor)
 		return
 	}
-	lag := low.tail.Sub(Position(cursor))
-	if lag > 0 && uint64(lag)+need > bound && r.evict(i) {
+	switch lag := low.tail.Sub(Position(cursor)); {
+	case lag == 0:
+		// It has read everything. It is not slow because one claim is above its bound.
+		bound = max(bound, need)
+	case lag > 0 && uint64(lag)+need > bound:
+		s.evict(state)
 		return
 	}
 	// It gates at its bound, a capacity less what it may lag, so that it is looked at
@@ -106,14 +119,9 @@ func (r *Ring) gateGroup(low *lowest, g *groupRecord) {
 	}
 }
 
-// evict makes subscriber i lossy, if it is one with policy Evict that still gates.
-func (r *Ring) evict(i int) bool {
-	s := &r.subscribers[i]
-	if Policy(s.policy.Load()) != Evict || !s.state.CompareAndSwap(subJoined, subEvicted) {
-		return false
-	}
+// evict makes a joined subscriber lossy, if its state is still word.
+func (s *subscriberSlot) evict(word uint64) bool {
 	// SYNC(evict): release. The state is seen before the subscriber's frames may be
 	// overwritten, which only a claim that ignores its cursor does.
-	r.gating.clear(i)
-	return true
+	return word&subState == subJoined && s.state.CompareAndSwap(word, word&^subState|subEvicted)
 }

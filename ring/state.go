@@ -55,7 +55,7 @@ func (r *Ring) SubscriberState(i int) (SubscriberState, error) {
 		return SubscriberState{}, fmt.Errorf("%w: subscriber slot %d of %d", ErrSlot, i, len(r.subscribers))
 	}
 	s := &r.subscribers[i]
-	state := s.state.Load()
+	state := s.state.Load() & subState
 	out := SubscriberState{
 		Policy: Policy(s.policy.Load()), Joined: state == subJoined || state == subEvicted, Evicted: state == subEvicted,
 		Frames: s.frames.Load(), Gaps: s.gaps.Load(), GapBytes: s.gapBytes.Load(), Missed: s.missed.Load(),
@@ -64,9 +64,27 @@ func (r *Ring) SubscriberState(i int) (SubscriberState, error) {
 	out.Position = Position(s.cursor.Load())
 	if word := s.claim.Load(); word&claimState != claimIdle {
 		out.Position = Position(word &^ claimState)
+	} else if head, ok := r.headOf(i); ok && out.Policy == GroupMember {
+		out.Position = head
 	}
 	out.Lag = r.lag(out.Position)
 	return out, nil
+}
+
+// headOf is the head of the open group that subscriber slot i is a member of.
+func (r *Ring) headOf(i int) (head Position, ok bool) {
+	for g := range r.groups {
+		rec := &r.groups[g]
+		if r.openGroups.Load()&(1<<g) == 0 {
+			continue
+		}
+		for set := rec.members.Load(); set != 0; set &= set - 1 {
+			if rec.table[bits.TrailingZeros64(set)].Load() == uint64(i) {
+				return Position(rec.head.Load() &^ claimState), true
+			}
+		}
+	}
+	return 0, false
 }
 
 // lag is how far p is behind tail, 0 if it is ahead.
@@ -144,35 +162,38 @@ func (r *Ring) CheckCursors() []Violation {
 	var bad []Violation
 	for i := range r.subscribers {
 		s := &r.subscribers[i]
-		if s.state.Load() != subJoined || !r.gating.has(i) {
+		before := r.Tail()
+		state, p := s.state.Load(), Position(s.cursor.Load())
+		if state&subState != subJoined || !r.gating.has(i) {
 			continue
 		}
-		if why := r.impossible(s.cursor.Load()); why != "" {
-			bad = append(bad, Violation{Slot: i, Group: -1, Value: Position(s.cursor.Load()), Why: why})
+		// Somebody may have evicted it, or freed the slot, while we looked.
+		if why := r.impossible(before, p); why != "" && s.state.Load() == state {
+			bad = append(bad, Violation{Slot: i, Group: -1, Value: p, Why: why})
 		}
 	}
 	for g := range r.groups {
+		before := r.Tail()
+		p := Position(r.groups[g].head.Load() &^ claimState)
 		if r.openGroups.Load()&(1<<g) == 0 {
 			continue
 		}
-		if why := r.impossible(r.groups[g].head.Load() &^ claimState); why != "" {
-			bad = append(bad, Violation{Slot: -1, Group: g, Value: Position(r.groups[g].head.Load()), Why: why})
+		if why := r.impossible(before, p); why != "" {
+			bad = append(bad, Violation{Slot: -1, Group: g, Value: p, Why: why})
 		}
 	}
 	return bad
 }
 
-// impossible says why no gating position can be p. A correct one, read before tail, is
-// never ahead of it, and never a capacity behind a tail that was read before it.
-func (r *Ring) impossible(word uint64) string {
-	p := Position(word)
-	if !p.Aligned() {
+// impossible says why no gating position can be p. A correct one is not ahead of a tail
+// that is read after it, and not more than a capacity behind one that was read before.
+func (r *Ring) impossible(before, p Position) string {
+	switch {
+	case !p.Aligned():
 		return "not a multiple of the cell size"
-	}
-	if r.Tail().Before(p) {
+	case r.Tail().Before(p):
 		return "ahead of tail"
-	}
-	if r.Tail().Sub(p) > int64(2*r.cfg.Capacity) {
+	case before.Sub(p) > int64(r.cfg.Capacity):
 		return "lapped although it gates"
 	}
 	return ""

@@ -49,7 +49,8 @@ func (p Policy) String() string {
 type SubscriberConfig struct {
 	Policy Policy
 	// EvictLag, in bytes of positions, is how far an Evict subscriber may fall behind; 0
-	// means no bound, and what is above the capacity means the capacity.
+	// means no bound, and what is above the capacity means the capacity. One that has
+	// read everything is not evicted by a single claim above the bound.
 	EvictLag uint64
 	// EvictAfter is how long an Evict subscriber may stand still with frames to read; 0
 	// means no bound. A StallWatch applies it.
@@ -87,7 +88,6 @@ type Subscriber struct {
 	gates  bool // the cursor in the slot holds publishers back
 	joined bool
 	closed bool
-	told   bool // ErrEvicted was returned
 	frames uint64
 	gaps   uint64
 	lost   uint64
@@ -106,7 +106,7 @@ type SubscriberOptions struct {
 // Subscriber attaches to subscriber slot index, which the broker has admitted
 // (AdmitSubscriber) and which nobody else uses. Join comes next.
 func (r *Ring) Subscriber(index int, o SubscriberOptions) (*Subscriber, error) {
-	if index < 0 || index >= len(r.subscribers) || r.subscribers[index].state.Load() != subReserved {
+	if index < 0 || index >= len(r.subscribers) || r.subscribers[index].state.Load()&subState != subReserved {
 		return nil, fmt.Errorf("%w: subscriber slot %d of %d is not admitted, or in use", ErrSlot, index, len(r.subscribers))
 	}
 	slot := &r.subscribers[index]
@@ -147,8 +147,10 @@ func (s *Subscriber) Join(start Start, wait func() error) error {
 		s.missed(uint64(at - start.pos))
 	}
 	s.joined = true
-	// SYNC(evict): acquire is in evicted. A publisher can evict only who is joined.
-	s.slot.state.CompareAndSwap(subReserved, subJoined)
+	// A publisher can evict only who is joined.
+	if word := s.slot.state.Load(); word&subState == subReserved {
+		s.slot.state.CompareAndSwap(word, word&^subState|subJoined)
+	}
 	return nil
 }
 
@@ -265,10 +267,11 @@ func (s *Subscriber) pollOther(limit int, fn func(Frame) error) (int, error) {
 
 // evicted notices that a publisher, or the broker, ended our gating.
 func (s *Subscriber) evicted() bool {
-	if s.slot.state.Load() != subEvicted { // SYNC(evict): acquire
+	if s.slot.state.Load()&subState != subEvicted { // SYNC(evict): acquire
 		return false
 	}
 	s.gates = false
+	s.r.gating.clear(s.index)
 	return true
 }
 
@@ -284,7 +287,7 @@ func (s *Subscriber) Ready() bool {
 	if s.policy == Reliable {
 		return false
 	}
-	return s.gates && s.slot.state.Load() == subEvicted || s.r.Tail().Sub(Position(s.pos)) > int64(s.mask+1)
+	return s.gates && s.slot.state.Load()&subState == subEvicted || s.r.Tail().Sub(Position(s.pos)) > int64(s.mask+1)
 }
 
 // Missed counts a bounded sleep that ended with a frame already there, for figures.
