@@ -22,7 +22,9 @@ type attachment struct {
 	group   *group // members only
 	member  int
 	since   time.Time
-	died    bool // set when it goes
+	// evictAfter is the bound on standing still that a subscriber asked for.
+	evictAfter time.Duration
+	died       bool // set when it goes
 }
 
 // logged are the attributes that name an attachment in the log.
@@ -97,8 +99,8 @@ func (t *topic) admitSubscriber(a *attachment, r control.AttachRequest) error {
 		}
 		return err
 	}
-	a.slot, t.subscribers[slot] = slot, a
-	if config.EvictAfter > 0 {
+	a.slot, a.evictAfter, t.subscribers[slot] = slot, config.EvictAfter, a
+	if a.evictAfter > 0 {
 		t.watchStalls()
 	}
 	return nil

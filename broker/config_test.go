@@ -90,6 +90,11 @@ func TestConfigZeroAndEmptyAreFine(t *testing.T) {
 	if err != nil || c.OnDemand.Disabled || c.Topics != nil {
 		t.Errorf("empty file: %+v, %v", c, err)
 	}
+	for text, want := range map[string]bool{"on_demand: {enabled: false}": true, "on_demand: {enabled: true}": false, "on_demand: {topics: [a]}": false} {
+		if c, err := ParseConfig("h.yaml", []byte(text)); err != nil || c.OnDemand.Disabled != want {
+			t.Errorf("%s: %+v, %v", text, c.OnDemand, err)
+		}
+	}
 	if c, err = ParseConfig("h.yaml", []byte("group_linger: 0s\n")); err != nil || c.GroupLinger >= 0 {
 		t.Errorf("no linger: %+v, %v", c, err)
 	}

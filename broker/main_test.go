@@ -110,7 +110,7 @@ func (s *server) connect(t testing.TB) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(4 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	hello := control.NewHello(ring.LayoutVersion)

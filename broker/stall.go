@@ -43,7 +43,9 @@ func (t *topic) watchStalls() {
 		t.wake()
 	}
 	if next.IsZero() {
-		return
+		if next = t.mayStall(now); next.IsZero() {
+			return
+		}
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(max(next.Sub(now), soonest), func() {
@@ -54,4 +56,19 @@ func (t *topic) watchStalls() {
 		}
 	})
 	t.stalls.timer = timer
+}
+
+// mayStall is when to look at subscribers again that have a bound, and have not joined
+// yet: they do that without us. Zero: there is none.
+func (t *topic) mayStall(now time.Time) (next time.Time) {
+	for _, a := range t.subscribers {
+		if a == nil || a.evictAfter <= 0 {
+			continue
+		}
+		s, err := t.ring.SubscriberState(a.slot)
+		if due := now.Add(a.evictAfter); err == nil && !s.Joined && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return next
 }
