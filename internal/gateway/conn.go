@@ -99,24 +99,24 @@ func (c *conn) report() {
 	in.debug("connection closed", append(attrs, slog.String("reason", c.why.String()))...)
 }
 
-// deadline returns when the connection will have been silent, or busy with one frame, for too long; 0 is never.
-func (c *conn) deadline() time.Duration {
-	var at time.Duration
+// deadline returns when the connection will have been silent, or busy with one frame, for too long, and which of these
+// comes first. 0 is never.
+func (c *conn) deadline() (at time.Duration, why reason) {
 	if c.in.cfg.IdleTimeout > 0 {
-		at = c.lastRead + c.in.cfg.IdleTimeout
+		at, why = c.lastRead+c.in.cfg.IdleTimeout, idleTimeout
 	}
 	if c.bytes.len() > 0 && c.in.cfg.PartialTimeout > 0 {
 		if partial := c.partialSince + c.in.cfg.PartialTimeout; at == 0 || partial < at {
-			at = partial
+			at, why = partial, slowFrame
 		}
 	}
-	return at
+	return at, why
 }
 
 // arm sets the deadline if it is not set to that moment or an earlier one. A deadline that has become too early is left
 // to pass (see expire), so a busy connection sets one now and then, and not at every turn.
 func (c *conn) arm() {
-	at := c.deadline()
+	at, _ := c.deadline()
 	if at == 0 || (c.armed != 0 && c.armed <= at) {
 		return
 	}
@@ -145,12 +145,7 @@ func (c *conn) interrupt() {
 
 // expire finds out what a deadline that passed means. If the connection goes on, no deadline is set afterwards.
 func (c *conn) expire() {
-	now := c.in.now()
-	if at := c.deadline(); at != 0 && now >= at && !c.in.stopping.Load() {
-		why := slowFrame
-		if c.in.cfg.IdleTimeout > 0 && now >= c.lastRead+c.in.cfg.IdleTimeout {
-			why = idleTimeout
-		}
+	if at, why := c.deadline(); at != 0 && c.in.now() >= at && !c.in.stopping.Load() {
 		c.end(why, nil)
 		return
 	}

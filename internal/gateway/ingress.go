@@ -46,7 +46,7 @@ type Ingress struct {
 
 	served     atomic.Bool
 	stopping   atomic.Bool   // read what has come, then end
-	stopSignal chan struct{} // closed when stopping is set
+	stopSignal chan struct{} // closed after stopping is set and accept is woken
 	hard       context.Context
 	giveUp     context.CancelCauseFunc // ends hard: frames that wait for room are given up
 	failure    atomic.Pointer[error]   // what ended the ingress, if it was not its caller
@@ -156,8 +156,8 @@ func (in *Ingress) Serve(ctx context.Context) error {
 // stop makes every connection read what it has and end, and ends accept.
 func (in *Ingress) stop() {
 	in.stopping.Store(true)
-	close(in.stopSignal)
 	in.wakeAccept()
+	close(in.stopSignal)
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for c := range in.conns { // one that comes later sees that stopping is set
@@ -167,12 +167,18 @@ func (in *Ingress) stop() {
 
 // Abort makes Serve stop without waiting for room in the topic any longer. Frames that were read and not published by
 // then are given up, and counted.
-func (in *Ingress) Abort() { in.giveUp(nil) }
+func (in *Ingress) Abort() { in.abort(nil) }
+
+// abort sets stopping first, so that who sees hard done reads no more.
+func (in *Ingress) abort(cause error) {
+	in.stopping.Store(true)
+	in.giveUp(cause)
+}
 
 // fail makes Serve stop and return err. Only the first failure counts.
 func (in *Ingress) fail(err error) {
 	in.failure.CompareAndSwap(nil, &err)
-	in.giveUp(err)
+	in.abort(err)
 }
 
 // result logs how the ingress ended, and returns the error that Serve returns.

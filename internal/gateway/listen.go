@@ -73,6 +73,7 @@ func (in *Ingress) accept() {
 			backoff = min(2*backoff, maxBackoff)
 		}
 	}
+	<-in.stopSignal // or wakeAccept would wake what follows
 	in.emptyBacklog()
 	in.closeListener()
 }
