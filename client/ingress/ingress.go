@@ -20,6 +20,9 @@ type Config = gateway.Config
 // An Ingress accepts connections and publishes their frames. It is a Prometheus collector.
 type Ingress = gateway.Ingress
 
+// A Lane is one publisher of a worker; *client.Lane is one. Config.NewLane may wrap it.
+type Lane = gateway.Lane
+
 // Stats are the figures of an Ingress.
 type Stats = gateway.Stats
 
