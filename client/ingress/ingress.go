@@ -11,6 +11,7 @@ import (
 
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/internal/gateway"
+	"github.com/hugebus/hugebus/internal/gateway/codec"
 )
 
 // A Config says what to listen on and within which limits. New fills in Topic, and
@@ -28,6 +29,9 @@ type Stats = gateway.Stats
 
 // An AbortError says how many frames were given up by a stop that could not wait.
 type AbortError = gateway.AbortError
+
+// Codecs are the names that Config.Codec may have.
+func Codecs() []string { return codec.Names() }
 
 // New attaches to a topic, as many publisher slots as c.Lanes says, and listens. Serve
 // it, or Close it.
