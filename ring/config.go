@@ -36,10 +36,11 @@ type Config struct {
 	PageSize uint64
 	// Created is the time of creation in nanoseconds since 1970. For information.
 	Created int64
-	// Exclusive promises that there is one publisher at a time: claims need no
-	// compare-and-swap.
+	// Exclusive means that there is one publisher slot, so one publisher at a time, whose
+	// claims need no compare-and-swap.
 	Exclusive bool
-	// Fenced makes every commit a full fence, for hosts without membarrier(2).
+	// Fenced makes every commit and every store of a cursor a full fence, for hosts
+	// without membarrier(2).
 	Fenced bool
 	// Start is the first position; 0 outside tests.
 	Start Position
@@ -72,6 +73,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Publishers == 0 {
 		c.Publishers = DefaultPublishers
+		if c.Exclusive {
+			c.Publishers = 1
+		}
 	}
 	if c.Subscribers == 0 {
 		c.Subscribers = DefaultSubscribers
@@ -101,6 +105,8 @@ func (c Config) Check() error {
 			c.MaxPayload, MaxPayload(c.Capacity), c.Capacity, CapacityFor(int(c.MaxPayload)))
 	case c.Publishers < 1 || c.Publishers > MaxSlots:
 		return fmt.Errorf("%w: %d publisher slots are not from 1 to %d", ErrConfig, c.Publishers, MaxSlots)
+	case c.Exclusive && c.Publishers != 1:
+		return fmt.Errorf("%w: an exclusive ring has 1 publisher slot, not %d", ErrConfig, c.Publishers)
 	case c.Subscribers < 1 || c.Subscribers > MaxSlots:
 		return fmt.Errorf("%w: %d subscriber slots are not from 1 to %d", ErrConfig, c.Subscribers, MaxSlots)
 	case c.Groups < 1 || c.Groups > MaxGroups:

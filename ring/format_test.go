@@ -22,6 +22,7 @@ func TestConfigCheck(t *testing.T) {
 		"maximum payload 1073741808 is above the 16368 that a capacity of 65536 allows: use a capacity of 4294967296": func(c *Config) { c.MaxPayload = 1<<30 - 16 },
 		"1025 publisher slots are not from 1 to 1024":                                                                 func(c *Config) { c.Publishers = 1025 },
 		"-1 publisher slots are not from 1 to 1024":                                                                   func(c *Config) { c.Publishers = -1 },
+		"an exclusive ring has 1 publisher slot, not 2":                                                               func(c *Config) { c.Exclusive, c.Publishers = true, 2 },
 		"1025 subscriber slots are not from 1 to 1024":                                                                func(c *Config) { c.Subscribers = 1025 },
 		"-5 subscriber slots are not from 1 to 1024":                                                                  func(c *Config) { c.Subscribers = -5 },
 		"65 groups are not from 1 to 64":                                                                              func(c *Config) { c.Groups = 65 },
@@ -54,6 +55,7 @@ func TestFootprint(t *testing.T) {
 		want Sizes
 	}{
 		{Config{Capacity: 4096}, Sizes{Ctl: 2048 + 64*128, Cursors: 1024 + 64*128 + 16*2816, Data: 4096}},
+		{Config{Capacity: 4096, Exclusive: true}, Sizes{Ctl: 2048 + 128, Cursors: 1024 + 64*128 + 16*2816, Data: 4096}},
 		{Config{Capacity: 1 << 33, Publishers: 1, Subscribers: 1, Groups: 1}, Sizes{Ctl: 2176, Cursors: 1024 + 128 + 2816, Data: 1 << 33}},
 		{Config{Capacity: MaxCapacity, Publishers: 1024, Subscribers: 1024, Groups: 64},
 			Sizes{Ctl: 2048 + 1024*128, Cursors: 1024 + 1024*128 + 64*2816, Data: 1 << 40}},
@@ -219,6 +221,7 @@ func TestAttachMismatches(t *testing.T) {
 		{put(ctl, 112, 0), ErrGeometry, "0 groups"},
 		{put(ctl, 112, 65), ErrGeometry, "65 groups"},
 		{put(ctl, 112, 1), ErrGeometry, "cursors for 8 subscribers and 2 groups, ctl says 8 and 1"},
+		{put(ctl, 120, 1), ErrGeometry, "an exclusive ring has 1 publisher slot, not 4"},
 		{put(ctl, 128, 7), ErrGeometry, "start 7 is not a multiple of 64"},
 		{put(cursors, 0, 5), ErrMagic, "cursors start with 0x5, not 0x3152554345475548"},
 		{put(cursors, 8, 5), ErrTopicID, "ctl and cursors belong to different topics"},

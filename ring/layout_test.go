@@ -135,7 +135,7 @@ func TestStampsOfLapsDiffer(t *testing.T) {
 func TestGoldenHeaders(t *testing.T) {
 	c := Config{
 		TopicID: [16]byte{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf},
-		Epoch:   0x0102030405060708, Capacity: 1 << 16, MaxPayload: 1000, Publishers: 3, Subscribers: 5, Groups: 2,
+		Epoch:   0x0102030405060708, Capacity: 1 << 16, MaxPayload: 1000, Publishers: 1, Subscribers: 5, Groups: 2,
 		Key: 0x1112131415161718, PageSize: 2 << 20, Created: 0x2122232425262728, Exclusive: true, Fenced: true,
 		Start: 0x3132333435363740,
 	}
@@ -150,7 +150,7 @@ a8a9aaabacadaeaf0807060504030201  topic id, epoch
 0000010000000000e803000000000000  capacity, maximum payload
 40000000000000001917161514131211  cell, key (made odd)
 00002000000000002827262524232221  page size, created
-03000000000000000500000000000000  publishers, subscribers
+01000000000000000500000000000000  publishers, subscribers
 02000000000000000300000000000000  groups, flags
 40373635343332310000000000000000  start`)
 	compareGolden(t, "tail", m.Ctl, 1024, `4037363534333231`)

@@ -14,7 +14,7 @@ import (
 type copies struct {
 	frames []Frame
 	buf    []byte
-	bound  int // bytes that one Poll copies, unless a single frame is larger
+	bound  int // bytes of positions that one Poll copies from, unless a single frame is larger
 }
 
 // maxCopy bounds a Poll's copy: small enough to be in cache when it is handed out.
@@ -83,6 +83,10 @@ func (s *Subscriber) gather(limit int) (end uint64, err error) {
 	c.frames, c.buf = c.frames[:0], c.buf[:0]
 	pos := s.pos
 	for len(c.frames) < limit {
+		// A lap of padding alone, or no end of empty frames, is a hostile publisher's.
+		if passed := pos - s.pos; passed > s.mask || len(c.frames) > 0 && passed >= uint64(c.bound) {
+			break
+		}
 		off := pos & s.mask
 		if s.data.probe(off) != stampOf(pos, s.key) {
 			break

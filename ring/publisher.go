@@ -27,6 +27,9 @@ type Doorbell interface {
 type PublisherOptions struct {
 	// Doorbell wakes subscribers that sleep; nil where nobody sleeps.
 	Doorbell Doorbell
+	// Room wakes other publishers, which wait for room that our open claim holds; nil
+	// where none sleeps.
+	Room Doorbell
 }
 
 // prefetchAhead is how far ahead of a claim, in bytes, the line is asked for that a
@@ -45,8 +48,10 @@ type Publisher struct {
 	data       region
 	tail       *atomic.Uint64
 	slot       *publisherSlot
-	sleepers   *atomic.Uint64
-	bell       Doorbell
+	sleepers   *atomic.Uint64 // of subscribers
+	room       *atomic.Uint64 // of publishers that wait for room
+	bell       Doorbell       // rings for sleepers
+	roomBell   Doorbell       // rings for room
 	mask       uint64
 	key        uint64
 	maxPayload uint64
@@ -63,7 +68,6 @@ type Publisher struct {
 	start  uint64 // of the claim: its first frame, perhaps padding
 	pad    uint64 // bytes of padding that the claim begins with
 	size   uint64 // bytes of the claim after that
-	bumped uint64 // doorbell rung, for figures
 }
 
 // Publisher attaches to publisher slot index, which the broker has admitted
@@ -74,7 +78,8 @@ func (r *Ring) Publisher(index int, o PublisherOptions) (*Publisher, error) {
 	}
 	slot := &r.publishers[index]
 	return &Publisher{
-		r: r, data: r.data, tail: r.tail, slot: slot, sleepers: r.sleepers, bell: o.Doorbell,
+		r: r, data: r.data, tail: r.tail, slot: slot,
+		sleepers: r.sleepers, room: r.roomSleepers, bell: o.Doorbell, roomBell: o.Room,
 		mask: r.mask, key: r.cfg.Key, maxPayload: uint64(r.cfg.MaxPayload), index: index,
 		exclusive: r.cfg.Exclusive, fenced: r.cfg.Fenced,
 		limit: slot.limit.Load(), frames: slot.frames.Load(),
@@ -93,7 +98,7 @@ func (p *Publisher) reserve(need uint64) error {
 	for {
 		t := p.tail.Load()
 		if t%CellSize != 0 {
-			p.forget()
+			p.withdraw()
 			return ErrCorrupt
 		}
 		pad := uint64(0)
@@ -102,7 +107,7 @@ func (p *Publisher) reserve(need uint64) error {
 		}
 		end := t + pad + need
 		if int64(p.limit-end) < 0 && !p.refresh(pad+need, end) {
-			p.forget()
+			p.withdraw()
 			return ErrBackpressure
 		}
 		arch.StoreRelease(&p.slot.bytes, pad+need)
@@ -111,7 +116,7 @@ func (p *Publisher) reserve(need uint64) error {
 		arch.StoreRelease(&p.slot.intent, t|intentFlag)
 		failpoint.Hit(FailAfterIntent)
 		if p.exclusive {
-			arch.StoreRelease(p.tail, end)
+			p.storeTail(end, need)
 		} else if !p.tail.CompareAndSwap(t, end) {
 			continue
 		}
@@ -146,8 +151,31 @@ func (p *Publisher) Fits(n int) bool {
 	return p.closed || int64(p.limit-(t+need)) >= 0 || p.refresh(need, t+need)
 }
 
-// forget clears the intent of a claim that was not made: repair would wait for it.
-func (p *Publisher) forget() { arch.StoreRelease(&p.slot.intent, 0) }
+// streamed is the size in bytes from which the runtime may copy with non-temporal stores
+// (memmove_amd64.s, from 1 MiB on), which can be seen before an earlier plain store.
+const streamed = 1 << 20
+
+// storeTail moves the tail of an exclusive ring, for a claim of need bytes.
+func (p *Publisher) storeTail(end, need uint64) {
+	if need >= streamed {
+		p.tail.Store(end) // a full fence: SYNC(tail) must hold for streaming stores too
+		return
+	}
+	arch.StoreRelease(p.tail, end)
+}
+
+// forget clears the intent.
+func (p *Publisher) forget() { p.r.publish(&p.slot.intent, 0) }
+
+// withdraw clears the intent of a claim that was not made: repair would wait for it, and
+// until now it held others back like one that was.
+func (p *Publisher) withdraw() {
+	if p.slot.intent.Load() == 0 {
+		return
+	}
+	p.forget()
+	p.wake()
+}
 
 // settle ends a claim whose first stamp is stored: it clears the intent, counts n
 // frames and wakes who sleeps.
@@ -156,21 +184,25 @@ func (p *Publisher) settle(n uint64) {
 	p.forget()
 	p.frames += n
 	arch.StoreRelease(&p.slot.frames, p.frames)
-	// SYNC(sleep): the load may pass the commit; see package client.
-	if p.sleepers.Load() != 0 {
-		p.wake()
+	p.wake()
+}
+
+// wake rings for subscribers that sleep, and for publishers that wait for room: our
+// intent may have been what they wait for, and nobody else would ring when there is
+// no subscriber.
+func (p *Publisher) wake() {
+	// SYNC(sleep): the loads may pass the commit; see package client.
+	if p.sleepers.Load()|p.room.Load() != 0 {
+		p.ring()
 	}
 }
 
-// wake rings for whoever sleeps. It takes the whole word, so that one sleep costs one
-// ring however many frames follow.
-func (p *Publisher) wake() {
-	if p.sleepers.Swap(0) == 0 || p.bell == nil {
-		return
+func (p *Publisher) ring() {
+	if p.bell != nil && p.sleepers.Load() != 0 && p.sleepers.Swap(0) != 0 {
+		failpoint.Hit(FailBeforeRing)
+		_ = p.bell.Ring() // cannot fail but by a closed bell, when nobody of ours sleeps
 	}
-	failpoint.Hit(FailBeforeRing)
-	p.bumped++
-	_ = p.bell.Ring() // cannot fail but by a closed bell, when nobody of ours sleeps
+	ringFor(p.room, p.roomBell)
 }
 
 // stamp writes a frame's second header word at position at, and then its stamp.

@@ -101,6 +101,9 @@ type Subscriber struct {
 type SubscriberOptions struct {
 	// Doorbell wakes publishers that wait for room; nil where none sleeps.
 	Doorbell Doorbell
+	// Peers wakes other members of a group for what a member puts back; nil where none
+	// sleeps, and for subscribers.
+	Peers Doorbell
 }
 
 // Subscriber attaches to subscriber slot index, which the broker has admitted
@@ -206,6 +209,8 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 		} else if h.kind() != kindPadding {
 			err = ErrCorrupt
 			break
+		} else if pos+size-s.pos > s.mask {
+			limit = 0 // a whole lap: only a hostile publisher pads on and on in front of us
 		}
 		pos += size
 		if err != nil {
@@ -242,9 +247,11 @@ func (r *Ring) publish(word *atomic.Uint64, v uint64) {
 	arch.StoreRelease(word, v)
 }
 
-// ringFor takes the whole sleeper word and rings the bell of those that it named.
+// ringFor takes the whole sleeper word, so that one sleep costs one ring however much
+// happens next, and rings the bell of those that it named. Who has no bell leaves the
+// word to those who have.
 func ringFor(sleepers *atomic.Uint64, bell Doorbell) {
-	if sleepers.Swap(0) != 0 && bell != nil {
+	if bell != nil && sleepers.Load() != 0 && sleepers.Swap(0) != 0 {
 		_ = bell.Ring() // cannot fail but by a closed bell
 	}
 }
