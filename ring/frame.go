@@ -72,6 +72,12 @@ func (h header) source() uint16 { return uint16(h >> 48) }
 func (h header) size() uint64   { return frameSize(h.length()) }
 func (h header) inner() bool    { return h.flags()&flagInner != 0 }
 
+// sound reports whether h is a header that a correct peer writes at offset off of a ring
+// with this capacity and maximum payload.
+func (h header) sound(off, capacity, most uint64) bool {
+	return off+h.size() <= capacity && (h.kind() == kindPadding || h.kind() == kindData && h.length() <= most)
+}
+
 // stampOf is the commit word of the frame at position p: a keyed bijection, so stale
 // bytes of another lap, or bytes that a stranger chose without knowing the key, do
 // not pass for a frame. The key is odd and p is a multiple of 64, so the

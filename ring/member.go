@@ -46,10 +46,20 @@ type Member struct {
 	room  *atomic.Uint64
 	bell  Doorbell
 
+	peers Doorbell
+
 	id     uint64 // member number
 	frames uint64
-	held   bool // a claim from an earlier Poll, that fn refused to finish
 	closed bool
+
+	// What is ours. A Poll ends with all of it finished or put back, unless no orphan
+	// entry is free, or the handler panics: then it is first in the next Poll.
+	claimed    bool       // start to end is our claim
+	start, end uint64     // a copy of what our slot says, which others can write
+	again      uint16     // how often the frame at start was handed out before
+	taken      int        // orphan entry that we work on, or -1
+	word       orphanWord // its word
+	inside     bool       // the handler runs
 }
 
 // Member attaches to a member that the broker has admitted (AdmitMember) and that
@@ -68,7 +78,8 @@ func (r *Ring) Member(group, member int, o SubscriberOptions) (*Member, error) {
 	}
 	return &Member{
 		r: r, data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload),
-		group: g, slot: &r.subscribers[slot], room: r.roomSleepers, bell: o.Doorbell, id: uint64(member),
+		group: g, slot: &r.subscribers[slot], room: r.roomSleepers, bell: o.Doorbell, peers: o.Peers,
+		id: uint64(member), taken: -1,
 	}, nil
 }
 
@@ -91,7 +102,8 @@ func (m *Member) ID() int { return int(m.id) }
 // process. An error ends Poll with that error; that frame and the rest of the claim
 // are put back at once for the group's members, marked as redelivered. ErrStop
 // acknowledges the frame, puts the rest back and is no error. What fn had
-// not returned for when the process dies is redelivered to another member: at least once.
+// not returned for when the process dies is redelivered to another member, and after a
+// panic of fn to the next Poll: at least once.
 //
 // Errors of its own: ErrCorrupt, ErrClosed.
 func (m *Member) Poll(limit int, fn func(Frame) error) (int, error) {
@@ -101,45 +113,45 @@ func (m *Member) Poll(limit int, fn func(Frame) error) (int, error) {
 	if limit <= 0 {
 		return 0, nil
 	}
-	if m.held {
-		m.held = false
-		return m.work(m.slot.claim.Load()&^claimState, m.slot.end.Load(), 1, fn)
+	if m.claimed {
+		return m.work(limit, fn)
 	}
-	if m.group.orphans.Load() != 0 {
-		if n, took, err := m.adopt(limit, fn); took {
-			return n, err
-		}
+	if m.taken >= 0 || m.group.orphans.Load() != 0 && m.adopt() {
+		return m.workOrphan(limit, fn)
 	}
-	start, end, err := m.claim(limit)
-	if start == end || err != nil {
+	if err := m.claim(limit); err != nil || !m.claimed {
 		return 0, err
 	}
-	return m.work(start, end, 0, fn)
+	return m.work(limit, fn)
 }
 
-// claim moves the group's head over up to limit committed frames, and returns the range.
-func (m *Member) claim(limit int) (start, end uint64, err error) {
+// claim moves the group's head over up to limit committed frames, if there are any.
+func (m *Member) claim(limit int) error {
+	intent := false
 	for {
 		// SYNC(group-claim): acquire
 		head := m.group.head.Load()
-		start = head &^ claimState
+		start := head &^ claimState
 		m.help(head)
-		end, err = m.find(start, limit)
+		end, err := m.find(start, limit)
 		if end == start || err != nil {
-			// We may have written an intent in an earlier turn: it would gate.
-			arch.StoreRelease(&m.slot.claim, claimIdle)
-			return start, start, err
+			if intent {
+				m.r.publish(&m.slot.claim, claimIdle) // of an earlier turn: it would gate
+			}
+			return err
 		}
 		arch.StoreRelease(&m.slot.end, end)
 		// SYNC(group-claim): release. The compare-and-swap of the head is a full fence.
 		arch.StoreRelease(&m.slot.claim, start|claimIntent)
 		failpoint.Hit(FailGroupAfterIntent)
 		if !m.group.head.CompareAndSwap(head, end|m.id) {
+			intent = true
 			continue
 		}
 		failpoint.Hit(FailGroupAfterHead)
 		arch.StoreRelease(&m.slot.claim, start|claimHeld)
-		return start, end, nil
+		m.claimed, m.start, m.end, m.again = true, start, end, 0
+		return nil
 	}
 }
 
@@ -147,8 +159,8 @@ func (m *Member) claim(limit int) (start, end uint64, err error) {
 // not come to it yet.
 func (m *Member) help(head uint64) {
 	owner := head & claimState
-	if owner == m.id {
-		return
+	if owner == m.id || m.group.members.Load()&(1<<owner) == 0 {
+		return // ours, or of one that was reaped, whose slot may be in another group by now
 	}
 	i := m.group.table[owner].Load()
 	if i >= uint64(len(m.r.subscribers)) {
@@ -161,7 +173,8 @@ func (m *Member) help(head uint64) {
 	}
 }
 
-// find walks over up to limit committed frames from start, and returns where they end.
+// find walks over up to limit committed frames from start, and returns where they end. A
+// corrupt one is an error when it is the first.
 func (m *Member) find(start uint64, limit int) (uint64, error) {
 	pos := start
 	for n := 0; n < limit; {
@@ -171,8 +184,11 @@ func (m *Member) find(start uint64, limit int) (uint64, error) {
 			break
 		}
 		h := header(m.data.plain(off + offMeta))
-		if off+h.size() > m.mask+1 || h.size() == 0 {
-			return start, ErrCorrupt
+		if !h.sound(off, m.mask+1, m.max) {
+			if pos == start {
+				return start, ErrCorrupt
+			}
+			break
 		}
 		if h.kind() == kindData {
 			n++
@@ -185,24 +201,39 @@ func (m *Member) find(start uint64, limit int) (uint64, error) {
 	return pos, nil
 }
 
-// work hands the frames of our own claim to fn, one after the other, and moves the
-// claim's start behind each that is finished.
-func (m *Member) work(start, end uint64, redelivered uint16, fn func(Frame) error) (int, error) {
-	n, at, err := m.deliver(start, end, redelivered, fn, func(next uint64) {
+// work hands up to limit frames of our own claim to fn, one after the other, and moves
+// the claim's start behind each that is finished.
+func (m *Member) work(limit int, fn func(Frame) error) (int, error) {
+	if m.inside {
+		m.again = oneMore(m.again) // the handler panicked
+	}
+	m.inside = true
+	n, at, err := m.deliver(m.start, m.end, limit, m.again, fn, func(next uint64, again uint16) {
+		m.start, m.again = next, again
 		// SYNC(cursor): release. The payload was read before publishers may write there.
 		arch.StoreRelease(&m.slot.claim, next|claimHeld)
 	})
-	if err != nil && at != end {
-		if !m.group.file(at, end, 1, m.id) {
-			// No room among the orphans: it stays ours, and gates, and is first in the
-			// next Poll.
-			m.held = true
-			return n, unlessStop(err)
-		}
+	m.inside = false
+	if refused(err) {
+		m.again = oneMore(m.again)
 	}
-	m.r.publish(&m.slot.claim, claimIdle) // SYNC(cursor): release
-	m.finish(n)
+	if at == m.end || err == ErrCorrupt || m.group.file(at, m.end, m.again, m.id) {
+		m.claimed = false
+		m.r.publish(&m.slot.claim, claimIdle) // SYNC(cursor): release
+	}
+	m.finish(n, at != m.end)
 	return n, unlessStop(err)
+}
+
+// refused reports whether err is a handler's about its frame.
+func refused(err error) bool { return err != nil && err != ErrStop && err != ErrCorrupt }
+
+// oneMore is count plus one, which stops at the most that fits.
+func oneMore(count uint16) uint16 {
+	if count == 1<<16-1 {
+		return count
+	}
+	return count + 1
 }
 
 // unlessStop is err, but nil for ErrStop.
@@ -213,20 +244,25 @@ func unlessStop(err error) error {
 	return err
 }
 
-// finish counts frames and wakes publishers that wait for room.
-func (m *Member) finish(n int) {
+// finish counts frames, and wakes publishers that wait for room, and other members
+// where something was put back.
+func (m *Member) finish(n int, rest bool) {
 	m.frames += uint64(n)
 	arch.StoreRelease(&m.slot.frames, m.frames)
 	failpoint.Hit(FailGroupAfterAck)
 	if m.room.Load() != 0 {
 		ringFor(m.room, m.bell)
 	}
+	if rest {
+		ringFor(m.r.sleepers, m.peers)
+	}
 }
 
-// deliver hands the frames from start to end to fn, calls done with the position
-// behind each, and returns how many fn took and where it stopped. The first frame was
-// redelivered that often; the ones behind it were in the same claim at most once.
-func (m *Member) deliver(start, end uint64, redelivered uint16, fn func(Frame) error, done func(next uint64)) (int, uint64, error) {
+// deliver hands up to limit frames from start to end to fn, and returns how many fn took
+// and where it stopped. The first frame was handed out again times before; the ones
+// behind it were in the same claim at most once. After each frame it calls done with the
+// position behind it, and with how often what stands there was handed out.
+func (m *Member) deliver(start, end uint64, limit int, again uint16, fn func(Frame) error, done func(next uint64, again uint16)) (int, uint64, error) {
 	n := 0
 	for pos := start; int64(end-pos) > 0; {
 		off := pos & m.mask
@@ -234,17 +270,17 @@ func (m *Member) deliver(start, end uint64, redelivered uint16, fn func(Frame) e
 			return n, pos, ErrCorrupt
 		}
 		h := header(m.data.plain(off + offMeta))
-		size := h.size()
-		if off+size > m.mask+1 {
+		if !h.sound(off, m.mask+1, m.max) {
 			return n, pos, ErrCorrupt
 		}
+		size := h.size()
 		if h.kind() == kindData {
-			if h.length() > m.max {
-				return n, pos, ErrCorrupt
+			if n == limit {
+				return n, pos, nil
 			}
 			f := Frame{
 				Payload: m.data.bytes(off+offPayload, h.length()), Position: Position(pos),
-				Source: h.source(), Redelivered: redelivered,
+				Source: h.source(), Redelivered: again,
 			}
 			failpoint.Hit(FailGroupMidWork)
 			err := fn(f)
@@ -252,21 +288,21 @@ func (m *Member) deliver(start, end uint64, redelivered uint16, fn func(Frame) e
 				return n, pos, err
 			}
 			n++
-			redelivered = min(redelivered, 1)
+			again = min(again, 1)
 			if err != nil {
-				done(pos + size)
+				done(pos+size, again)
 				return n, pos + size, err
 			}
 		}
 		pos += size
-		done(pos)
+		done(pos, again)
 	}
 	return n, end, nil
 }
 
 // Ready reports whether Poll would return something.
 func (m *Member) Ready() bool {
-	if m.closed || m.group.orphans.Load() != 0 && m.offered() {
+	if m.closed || m.claimed || m.taken >= 0 || m.group.orphans.Load() != 0 && m.offered() {
 		return true
 	}
 	pos := m.group.head.Load() &^ claimState

@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"errors"
 	"math/bits"
 
 	"github.com/hugebus/hugebus/internal/failpoint"
@@ -40,8 +39,8 @@ func (w orphanWord) next(state, owner uint64, count uint16) orphanWord {
 	return makeOrphan(state, owner, count, w.generation()+1)
 }
 
-// file puts the range from start to end among the orphans of g, to be redelivered for the
-// count-th time. by is who does it: a member's number, or MaxMembers for the broker,
+// file puts the range from start to end among the orphans of g. Its first frame was
+// handed out count times. by is who does it: a member's number, or MaxMembers for the broker,
 // so that the broker can clean up after a member that dies on the way. It is false
 // when every entry is taken.
 func (g *groupRecord) file(start, end uint64, count uint16, by uint64) bool {
@@ -82,8 +81,8 @@ func (m *Member) offered() bool {
 	return false
 }
 
-// adopt takes over one orphaned range, if one is offered, and works on up to limit frames of it.
-func (m *Member) adopt(limit int, fn func(Frame) error) (n int, took bool, err error) {
+// adopt takes over one orphaned range, if one is offered.
+func (m *Member) adopt() bool {
 	for set := m.group.orphans.Load(); set != 0; set &= set - 1 {
 		i := bits.TrailingZeros64(set)
 		e := &m.group.entries[i]
@@ -95,50 +94,47 @@ func (m *Member) adopt(limit int, fn func(Frame) error) (n int, took bool, err e
 		if !e.word.CompareAndSwap(uint64(w), uint64(taken)) {
 			continue
 		}
+		m.taken, m.word = i, taken
 		failpoint.Hit(FailGroupAfterTake)
 		m.group.redelivered.Add(1)
-		n, err = m.workOrphan(i, taken, limit, fn)
-		return n, true, err
+		return true
 	}
-	return 0, false, nil
+	return false
 }
 
-// workOrphan delivers entry i, which is ours.
-func (m *Member) workOrphan(i int, w orphanWord, limit int, fn func(Frame) error) (int, error) {
-	e := &m.group.entries[i]
-	start, end := e.start.Load(), e.end.Load()
-	if !m.r.within(start, end) {
-		// Nothing can be read there: drop it, or members would meet it for ever.
-		m.group.release(i)
-		return 0, ErrCorrupt
+// workOrphan delivers up to limit frames of the entry that we have taken, and frees it
+// or offers what is left again.
+func (m *Member) workOrphan(limit int, fn func(Frame) error) (int, error) {
+	e := &m.group.entries[m.taken]
+	set := func(state uint64, count uint16) {
+		m.word = m.word.next(state, m.id, count)
+		e.word.Store(uint64(m.word))
 	}
-	left := limit
-	n, at, err := m.deliver(start, end, w.count(), func(f Frame) error {
-		if left == 0 {
-			return errEnough
-		}
-		left--
-		return fn(f)
-	}, func(next uint64) {
-		e.start.Store(next) // SYNC(cursor): release
-		if w.count() > 1 {
-			// The count is that of the range's first frame, which is another one now.
-			w = w.next(orphanTaken, m.id, 1)
-			e.word.Store(uint64(w))
-		}
-	})
-	defer m.finish(n)
+	if m.inside {
+		set(orphanTaken, oneMore(m.word.count())) // the handler panicked
+	}
+	start, end := e.start.Load(), e.end.Load()
+	n, at, err := 0, start, ErrCorrupt
+	if m.r.within(start, end) {
+		m.inside = true
+		n, at, err = m.deliver(start, end, limit, m.word.count(), fn, func(next uint64, again uint16) {
+			m.r.publish(&e.start, next) // SYNC(cursor): release
+			if again != m.word.count() {
+				set(orphanTaken, again)
+			}
+		})
+		m.inside = false
+	}
 	switch {
 	case at == end || err == ErrCorrupt:
-		m.group.release(i)
-		return n, err
-	case err == errEnough || err == ErrStop:
-		e.word.Store(uint64(w.next(orphanOffered, m.id, w.count())))
-		return n, nil
+		// A corrupt range is dropped, or members would meet it for ever.
+		m.group.release(m.taken)
+	case refused(err):
+		set(orphanOffered, oneMore(m.word.count()))
+	default:
+		set(orphanOffered, m.word.count())
 	}
-	e.word.Store(uint64(w.next(orphanOffered, m.id, w.count()+1)))
-	return n, err
+	m.taken = -1
+	m.finish(n, at != end)
+	return n, unlessStop(err)
 }
-
-// errEnough ends a delivery at the caller's limit.
-var errEnough = errors.New("ring: limit reached")

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"math/bits"
 )
 
 // A Reaped says what ReapMember found.
@@ -30,11 +31,13 @@ func (r *Ring) ReapMember(g, member int) (Reaped, error) {
 	if member < 0 || member >= MaxMembers || rec.members.Load()&(1<<member) == 0 {
 		return Reaped{}, fmt.Errorf("%w: member %d of group %d is not admitted", ErrSlot, member, g)
 	}
-	var done Reaped
+	rec.disown(MaxMembers)
+	done := Reaped{Offered: rec.disown(uint64(member))}
 	i := rec.table[member].Load()
 	if i >= uint64(len(r.subscribers)) {
 		rec.members.And(^uint64(1 << member))
-		return Reaped{Corrupt: true}, nil
+		done.Corrupt = true
+		return done, nil
 	}
 	slot := &r.subscribers[i]
 	// The head first, then the claim word: the other way round, a claim that another
@@ -44,7 +47,6 @@ func (r *Ring) ReapMember(g, member int) (Reaped, error) {
 	end := slot.end.Load()
 	own := word&claimState == claimHeld ||
 		word&claimState == claimIntent && head == end|uint64(member)
-	done.Offered = rec.disown(uint64(member))
 	if start := word &^ claimState; own && start != end {
 		if !r.within(start, end) {
 			done.Corrupt = true
@@ -59,7 +61,8 @@ func (r *Ring) ReapMember(g, member int) (Reaped, error) {
 	return done, nil
 }
 
-// disown gives up the orphan entries that a dead member held.
+// disown gives up the orphan entries that a dead member held, or (MaxMembers) that an
+// earlier broker held when it died: there is one at a time, which holds none between calls.
 func (g *groupRecord) disown(member uint64) (offered int) {
 	for i := range g.entries {
 		e := &g.entries[i]
@@ -70,7 +73,7 @@ func (g *groupRecord) disown(member uint64) (offered int) {
 		visible := g.orphans.Load()&(1<<i) != 0
 		switch {
 		case w.state() == orphanTaken && visible:
-			e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanOffered, MaxMembers, w.count()+1)))
+			e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanOffered, MaxMembers, oneMore(w.count()))))
 			offered++
 		case w.state() == orphanOffered && visible:
 			// It is offered to all already.
@@ -92,62 +95,52 @@ func (r *Ring) within(start, end uint64) bool {
 
 // DeadLetters takes the frames out of group g that were redelivered more than most
 // times, hands each to fn and, if fn returns nil, finishes it. It returns how many.
-// An error from fn ends the call with that error, and the frame stays.
+// An error from fn ends the call with that error, and the frame stays; ErrStop
+// finishes the frame and ends the call without an error. Ring the publishers' doorbell
+// afterwards.
 func (r *Ring) DeadLetters(g, most int, fn func(Frame) error) (int, error) {
 	rec, err := r.openGroup(g)
 	if err != nil {
 		return 0, err
 	}
+	rec.disown(MaxMembers)
 	done := 0
-	for i := range rec.entries {
-		e := &rec.entries[i]
-		w := orphanWord(e.word.Load())
+	for set := rec.orphans.Load(); set != 0; set &= set - 1 {
+		i := bits.TrailingZeros64(set)
+		w := orphanWord(rec.entries[i].word.Load())
 		if w.state() != orphanOffered || int(w.count()) <= most {
 			continue
 		}
 		taken := w.next(orphanTaken, MaxMembers, w.count())
-		if !e.word.CompareAndSwap(uint64(w), uint64(taken)) {
+		if !rec.entries[i].word.CompareAndSwap(uint64(w), uint64(taken)) {
 			continue // a member was faster
 		}
-		ok, err := r.bury(rec, i, taken, fn)
-		if ok {
-			done++
-		}
+		n, err := r.bury(rec, i, taken, fn)
+		done += n
 		if err != nil {
-			return done, err
+			return done, unlessStop(err)
 		}
 	}
 	return done, nil
 }
 
 // bury hands the first frame of orphan entry i, which the caller owns, to fn.
-func (r *Ring) bury(rec *groupRecord, i int, w orphanWord, fn func(Frame) error) (bool, error) {
+func (r *Ring) bury(rec *groupRecord, i int, w orphanWord, fn func(Frame) error) (int, error) {
 	e := &rec.entries[i]
 	start, end := e.start.Load(), e.end.Load()
 	if !r.within(start, end) {
 		rec.release(i)
-		return false, fmt.Errorf("%w: orphan entry %d from %d to %d", ErrCorrupt, i, start, end)
+		return 0, fmt.Errorf("%w: orphan entry %d from %d to %d", ErrCorrupt, i, start, end)
 	}
 	m := Member{data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload)}
-	left := 1
-	n, at, err := m.deliver(start, end, w.count(), func(f Frame) error {
-		if left == 0 {
-			return errEnough
-		}
-		if err := fn(f); err != nil {
-			return err
-		}
-		left--
-		return nil
-	}, func(next uint64) { e.start.Store(next) }) // SYNC(cursor): release
+	n, at, err := m.deliver(start, end, 1, w.count(), fn, func(next uint64, _ uint16) { e.start.Store(next) }) // SYNC(cursor): release
 	switch {
 	case at == end || err == ErrCorrupt:
 		rec.release(i)
-	case err == errEnough:
-		e.word.Store(uint64(w.next(orphanOffered, MaxMembers, 1)))
-		err = nil
+	case n == 1:
+		e.word.Store(uint64(w.next(orphanOffered, MaxMembers, min(w.count(), 1))))
 	default:
 		e.word.Store(uint64(w.next(orphanOffered, MaxMembers, w.count())))
 	}
-	return n > 0, err
+	return n, err
 }
