@@ -80,7 +80,7 @@ func startPoint(s Start) *control.StartPoint {
 }
 
 func newGroup(att *attachment, o GroupOptions) (*Group, error) {
-	m, err := att.ring.Member(att.group, att.member, ring.SubscriberOptions{Doorbell: att.pubBell})
+	m, err := att.ring.Member(att.group, att.member, ring.SubscriberOptions{Doorbell: att.pubBell, Peers: att.subBell})
 	if err != nil {
 		return nil, err
 	}

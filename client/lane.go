@@ -26,7 +26,7 @@ type Lane struct {
 }
 
 func newLane(att *attachment, how Wait) (*Lane, error) {
-	p, err := att.ring.Publisher(att.slot, ring.PublisherOptions{Doorbell: att.subBell})
+	p, err := att.ring.Publisher(att.slot, ring.PublisherOptions{Doorbell: att.subBell, Room: att.pubBell})
 	if err != nil {
 		return nil, err
 	}
