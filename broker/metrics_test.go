@@ -55,8 +55,24 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	_, _ = s.greet(t, control.Hello{})
 	_ = s.access.check(control.Identity{UID: 65000}, Publish, "orders")
 
-	pid := os.Getpid()
-	want := []string{
+	text := s.get(t, "/metrics")
+	for _, line := range expectedMetrics(os.Getpid()) {
+		if !strings.Contains(text, line) {
+			t.Errorf("metrics do not say %s", line)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
+	}
+	if page := s.get(t, "/debug/pprof/goroutine?debug=1"); !strings.Contains(page, "goroutine profile") {
+		t.Errorf("pprof: %.200s", page)
+	}
+	s.get(t, "/debug/pprof/cmdline")
+}
+
+// expectedMetrics are lines that the scenario of TestMetricsTellWhatHappened leads to.
+func expectedMetrics(pid int) []string {
+	return []string{
 		"hugebus_topics 1", "hugebus_clients ",
 		`hugebus_attachments{kind="publisher",topic="orders"} 2`,
 		`hugebus_attachments{kind="subscriber",topic="orders"} 2`,
@@ -86,19 +102,6 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`hugebus_hello_refusals_total{code="version"} 1`,
 		"go_goroutines", "process_open_fds",
 	}
-	text := s.get(t, "/metrics")
-	for _, line := range want {
-		if !strings.Contains(text, line) {
-			t.Errorf("metrics do not say %s", line)
-		}
-	}
-	if t.Failed() {
-		t.Log(text)
-	}
-	if page := s.get(t, "/debug/pprof/goroutine?debug=1"); !strings.Contains(page, "goroutine profile") {
-		t.Errorf("pprof: %.200s", page)
-	}
-	s.get(t, "/debug/pprof/cmdline")
 }
 
 func TestHandlerAfterCloseIsEmptyButWhole(t *testing.T) {
