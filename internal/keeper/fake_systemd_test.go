@@ -43,14 +43,18 @@ func newFakeSystemd(t testing.TB, address string, most int) *fakeSystemd {
 	}
 	m := &fakeSystemd{t: t, address: address, most: most, socket: socket}
 	m.done.Go(m.serve)
-	t.Cleanup(func() {
-		socket.Close()
-		m.done.Wait()
-		for _, f := range m.stored {
-			sys.CloseFD(f.fd)
-		}
-	})
+	t.Cleanup(m.close)
 	return m
+}
+
+// close may be called twice.
+func (m *fakeSystemd) close() {
+	m.socket.Close()
+	m.done.Wait()
+	for _, f := range m.stored {
+		sys.CloseFD(f.fd)
+	}
+	m.stored = nil
 }
 
 func (m *fakeSystemd) serve() {

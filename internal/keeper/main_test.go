@@ -232,6 +232,12 @@ func load(t testing.TB, s Store) state {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return stateOf(t, entries)
+}
+
+// stateOf reads entries, and closes them.
+func stateOf(t testing.TB, entries []Entry) state {
+	t.Helper()
 	got := make(state)
 	for _, e := range entries {
 		var texts []string
