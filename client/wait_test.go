@@ -94,6 +94,28 @@ func TestSleeperSleepsPastItsFirstBound(t *testing.T) {
 	}
 }
 
+// TestSleeperSetsItsBitOnceTheBellListens takes the bit, as a publisher of a later frame does, after the sleeper
+// set it and before the bell notices rings: that ring is forgotten, so the bit must be set again.
+func TestSleeperSetsItsBitOnceTheBellListens(t *testing.T) {
+	s, _, _ := newSleeper(t, WaitSleep)
+	const lastBefore = 1 + lookAfterBit // one look at entry, then those after the bit
+	looks := 0
+	err := s.wait(context.Background(), time.Time{}, func() bool {
+		switch looks++; looks {
+		case lastBefore:
+			s.word.Swap(0)
+		case lastBefore + 1, lastBefore + 3: // in the bounded sleep, and in the one without bound
+			if s.word.Load()&s.bit == 0 {
+				t.Errorf("look %d, before a sleep: nobody would ring for us", looks)
+			}
+		}
+		return looks == lastBefore+3
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWaitEndsWithItsContext(t *testing.T) {
 	for _, how := range []Wait{WaitAdaptive, WaitSpin, WaitYield, WaitSleep} {
 		t.Run(how.String(), func(t *testing.T) {
