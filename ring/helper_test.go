@@ -105,11 +105,20 @@ func member(tb testing.TB, r *Ring, group, slot int) *Member {
 	return m
 }
 
+// pattern is what messages are cut from.
+var pattern = func() []byte {
+	b := make([]byte, 1<<16)
+	for i := range b {
+		b[i] = byte(i*31 + i>>8)
+	}
+	return b
+}()
+
 // message is a payload of n bytes that says which one it is, as far as n allows.
 func message(id uint64, n int) []byte {
 	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(id + uint64(i)*7)
+	for at := 0; at < n; {
+		at += copy(b[at:], pattern[id%4093:])
 	}
 	if n >= 8 {
 		binary.LittleEndian.PutUint64(b, id)
