@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ type busFlags struct {
 	wait     string
 	pause    uint32
 	limit    int
+	rawTime  time.Duration
 }
 
 func (b *busFlags) register(cmd *cobra.Command, capacity string) {
@@ -37,6 +39,7 @@ func (b *busFlags) register(cmd *cobra.Command, capacity string) {
 	f.StringVar(&b.pages, "pages", "auto", "pages of a topic: auto, 1GiB, 2MiB, thp or 4KiB")
 	f.StringVar(&b.wait, "wait", "spin", "how to wait: spin, adaptive, yield, sleep; or poll: nothing but Poll in a loop")
 	f.Uint32Var(&b.pause, "pause", 1, "with --wait poll: PAUSE instructions after a poll that found nothing")
+	f.DurationVar(&b.rawTime, "raw-duration", 60*time.Millisecond, "how long each way of the raw measurements runs in each round")
 	f.IntVar(&b.limit, "poll-limit", 256, "frames that one poll takes at most")
 }
 
@@ -104,6 +107,9 @@ func (b *busFlags) checkWords() error {
 	}
 	if b.limit < 1 {
 		return fmt.Errorf("--poll-limit %d: use at least 1", b.limit)
+	}
+	if b.rawTime <= 0 {
+		return fmt.Errorf("--raw-duration %v: use more than 0", b.rawTime)
 	}
 	if _, err := shm.ParsePages(b.pages); err != nil {
 		return fmt.Errorf("--pages: %w", err)

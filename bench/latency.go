@@ -43,15 +43,12 @@ func newLatency() *cobra.Command {
 	return cmd
 }
 
-// rawTime is how long each way of the raw measurements runs in each round beside others.
-const rawTime = 60 * time.Millisecond
-
 type makeCases func(context.Context, *workload.Bus, workload.Plan) ([]workload.Measured, error)
 
 // measure runs the plan's cases interleaved with the raw limits, and reports both.
 func (b *busFlags) measure(cmd *cobra.Command, plan workload.Plan, prepare makeCases, transfers []raw.Transfer) (err error) {
 	// The flag was checked, and the raw segment need not be strict about it.
-	run, err := newRun(cmd, b.common, raw.Trips, transfers, shm.PagesAuto, raw.Bounds{Duration: rawTime})
+	run, err := newRun(cmd, b.common, raw.Trips, transfers, shm.PagesAuto, raw.Bounds{Duration: b.rawTime})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,9 @@ import (
 
 // Pair picks two cores to measure between: the first two that are allowed and are not
 // threads of one core, or just the first two, or the only one twice.
-func Pair(allowed []int) []int {
+func Pair(allowed []int) []int { return pair(DefaultRoot, allowed) }
+
+func pair(root string, allowed []int) []int {
 	switch len(allowed) {
 	case 0:
 		return []int{0, 0}
@@ -21,7 +23,7 @@ func Pair(allowed []int) []int {
 		return []int{allowed[0], allowed[0]}
 	}
 	for _, second := range allowed[1:] {
-		if !Siblings(DefaultRoot, allowed[0], second) {
+		if !Siblings(root, allowed[0], second) {
 			return []int{allowed[0], second}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/hugebus/hugebus/shm"
@@ -123,13 +122,4 @@ func digits(v float64) string {
 		return fmt.Sprintf("%.1f", v)
 	}
 	return fmt.Sprintf("%.0f", v)
-}
-
-// List joins values for a message, with commas.
-func List[T any](values []T) string {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = fmt.Sprint(v)
-	}
-	return strings.Join(texts, ", ")
 }

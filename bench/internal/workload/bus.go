@@ -53,8 +53,11 @@ func (b *Bus) Socket() string { return filepath.Join(b.dir, "control.sock") }
 // Create makes a topic.
 func (b *Bus) Create(ctx context.Context, name string, o client.TopicOptions) error {
 	info, err := b.client.CreateTopic(ctx, name, o)
+	if err != nil {
+		return err
+	}
 	b.Pages = info.Pages
-	return err
+	return nil
 }
 
 // Close stops the broker and removes its socket.
