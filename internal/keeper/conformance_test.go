@@ -17,8 +17,9 @@ import (
 // A place is where entries are kept for one test. open is what a broker does at its start; the one before has closed its
 // store.
 type place struct {
-	keeps bool // what is put is there later
-	open  func(t testing.TB) Store
+	keeps   bool // what is put is there later
+	open    func(t testing.TB) Store
+	systemd *fakeSystemd // for the one that has it
 }
 
 var places = map[string]func(t testing.TB) place{
@@ -33,7 +34,7 @@ var places = map[string]func(t testing.TB) place{
 	},
 	"systemd": func(t testing.TB) place {
 		m := newFakeSystemd(t, newSocket(t), 6100)
-		return place{keeps: true, open: func(t testing.TB) Store { return m.open(t) }}
+		return place{keeps: true, open: func(t testing.TB) Store { return m.open(t) }, systemd: m}
 	},
 }
 

@@ -31,8 +31,9 @@ type fakeSystemd struct {
 }
 
 type fakeStored struct {
-	name string
-	fd   int
+	name  string
+	fd    int
+	inode sys.Inode // those of one open file are the same: it saves most of the comparing
 }
 
 func newFakeSystemd(t testing.TB, address string, most int) *fakeSystemd {
@@ -136,7 +137,14 @@ func (m *fakeSystemd) store(name, poll string, fds []int) {
 			sys.CloseFD(fd)
 			continue
 		}
+		inode, err := sys.InodeOf(fd)
+		if err != nil {
+			m.t.Errorf("fake systemd: %v", err)
+		}
 		twice := slices.ContainsFunc(m.stored, func(f fakeStored) bool {
+			if f.inode != inode {
+				return false
+			}
 			is, err := sys.SameOpenFile(f.fd, fd)
 			if err != nil {
 				m.t.Errorf("fake systemd: %v", err)
@@ -147,7 +155,7 @@ func (m *fakeSystemd) store(name, poll string, fds []int) {
 			sys.CloseFD(fd)
 			continue
 		}
-		m.stored = slices.Insert(m.stored, 0, fakeStored{name: name, fd: fd})
+		m.stored = slices.Insert(m.stored, 0, fakeStored{name: name, fd: fd, inode: inode})
 	}
 }
 
