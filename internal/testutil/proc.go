@@ -81,6 +81,10 @@ type Child struct {
 	Args   []string   // arguments after the program's name
 	Env    []string   // NAME=VALUE, added to this process's environment
 	Files  []*os.File // handed over; a role gets them with File(0), File(1), …; others as descriptors 3, 4, …
+
+	// User runs it as another user, which needs root; Binary must be a program that this user may execute, which a
+	// test binary is not where go test puts it.
+	User *syscall.Credential
 }
 
 // Proc is a child process with lines of text from it. Its methods are for the test's goroutine; each fails the test
@@ -119,7 +123,7 @@ func Launch(t testing.TB, c Child) *Proc {
 	p.stdin, p.alive = inW, aliveW
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, stderr
 	p.cmd.ExtraFiles = append(slices.Clip(c.Files), alive)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.User}
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	p.cmd.Env = append(p.cmd.Env, roleEnv+"="+c.Role, fmt.Sprintf("%s=%d", parentEnv, firstFile+len(c.Files)))
 	err := p.cmd.Start()
@@ -193,6 +197,13 @@ func (p *Proc) AtFailpoint(name string) {
 	Eventually(p.t, fmt.Sprintf("child %d is stopped at failpoint %s", p.Pid(), name), func() bool {
 		return state(p.Pid()) == "T"
 	})
+}
+
+// Halt stops the child and waits until the kernel says that it is stopped. Signal(SIGCONT) lets it go on.
+func (p *Proc) Halt() {
+	p.t.Helper()
+	p.Signal(syscall.SIGSTOP)
+	Eventually(p.t, fmt.Sprintf("child %d is stopped", p.Pid()), func() bool { return state(p.Pid()) == "T" })
 }
 
 // state returns the letter that /proc has for a process's state, or "" if it is gone.

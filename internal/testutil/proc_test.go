@@ -63,6 +63,21 @@ func TestChildThatStopsGoesOn(t *testing.T) {
 	p.Succeed()
 }
 
+func TestHaltedChildGoesOn(t *testing.T) {
+	p := testutil.Start(t, "echo")
+	p.Expect("")
+	p.Halt()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
+	if err != nil || !strings.Contains(string(stat), ") T ") {
+		t.Errorf("%s, %v", stat, err)
+	}
+	p.Send("x")
+	p.Signal(syscall.SIGCONT)
+	p.Expect("got x")
+	p.CloseInput()
+	p.Succeed()
+}
+
 func TestChildIsKilledWhenItsTestEnds(t *testing.T) {
 	var p *testutil.Proc
 	t.Run("inner", func(t *testing.T) {
