@@ -114,7 +114,7 @@ func (r *Ring) hole(at Position) Position {
 		if r.data.word(off).Load() != stampOf(uint64(q), r.cfg.Key) { // SYNC(commit): acquire
 			continue
 		}
-		if true {
+		if !header(r.data.plain(off + offMeta)).inner() {
 			return q
 		}
 	}
