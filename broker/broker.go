@@ -32,6 +32,7 @@ type Broker struct {
 	figures figures
 
 	lastAttachment atomic.Uint64
+	refusing       atomic.Int64   // clients beyond a quota that are being told so
 	stopping       chan struct{}  // closed first of all when the broker stops
 	background     sync.WaitGroup // the accept loop, sessions and repairs
 	closeOnce      sync.Once

@@ -174,6 +174,7 @@ func TestGroupStarts(t *testing.T) {
 }
 
 func TestGroupCannotStartBehindAStoppedPublisher(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	s := start(t, Config{})
 	p, victim := s.connect(t), s.connect(t)
 	p.create("orders", small)

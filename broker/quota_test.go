@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"io"
 	"testing"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/testutil"
 )
 
 func TestLedgerSaysWhichQuotaItsLimitAndKey(t *testing.T) {
@@ -88,4 +90,21 @@ func TestQuotasOverTheSocket(t *testing.T) {
 	defer conn.Close()
 	_, err = conn.SayHello(s.hello)
 	wantError(t, err, control.CodeQuota, "quotas.clients: 2 clients are the limit")
+}
+
+func TestCrowdBeyondAQuotaIsNotListenedTo(t *testing.T) {
+	s := start(t, Config{Quotas: Quotas{Limits: Limits{Clients: 1}}})
+	p := s.connect(t)
+	s.refusing.Add(maxRefusing) // so many are being told already
+	c, err := control.Dial(t.Context(), s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Receive(); err != io.EOF {
+		t.Errorf("one too many: the connection ended with %v", err)
+	}
+	s.log.await(t, "too many others are being told so")
+	testutil.Eventually(t, "it is not counted any more", func() bool { return s.refusing.Load() == maxRefusing })
+	p.must(control.OpPing, control.Empty{}, nil)
 }

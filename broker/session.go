@@ -15,6 +15,11 @@ import (
 const (
 	// helloPatience is how long a client may take to say hello.
 	helloPatience = 5 * time.Second
+	// refusePatience is the same for a client that a quota keeps out.
+	refusePatience = time.Second
+	// maxRefusing is how many of those are listened to at a time. More are disconnected
+	// without a word: they must not use up the descriptors of those within their quota.
+	maxRefusing = 64
 	// writePatience is how long a client may leave its replies unread before it is
 	// disconnected. Only its own goroutine waits.
 	writePatience = 10 * time.Second
@@ -63,6 +68,12 @@ func (b *Broker) serveClient(conn *control.Conn) {
 	quota := b.ledger.takeClient(s.who.UID)
 	if quota == nil {
 		defer b.ledger.giveClient(s.who.UID)
+	} else {
+		defer b.refusing.Add(-1)
+		if b.refusing.Add(1) > maxRefusing {
+			s.log.Warn("client was disconnected: a quota keeps it out, and too many others are being told so", "error", quota)
+			return
+		}
 	}
 	if !s.greet(quota) {
 		return
@@ -75,7 +86,11 @@ func (b *Broker) serveClient(conn *control.Conn) {
 // told why.
 func (s *session) greet(quota error) bool {
 	mine := s.broker.hello
-	if err := s.conn.SetReadDeadline(time.Now().Add(helloPatience)); err != nil {
+	wait := helloPatience
+	if quota != nil {
+		wait = refusePatience
+	}
+	if err := s.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return false
 	}
 	theirs, id, err := s.conn.AwaitHello(mine)

@@ -262,6 +262,7 @@ func TestEventsForWhoDoesNotReadAreBounded(t *testing.T) {
 }
 
 func TestConnectionWithoutHelloIsEnded(t *testing.T) {
+	t.Parallel() // it waits for seconds
 	s := start(t, Config{})
 	conn, err := control.Dial(t.Context(), s.Addr())
 	if err != nil {
