@@ -134,7 +134,8 @@ const System = "raw"
 
 // Roles are what workers must be able to do for Limits.
 func Roles() map[string]worker.Role {
-	return map[string]worker.Role{RolePing: Ping, RoleEcho: Echo, RoleFill: Fill, RoleDrain: Drain}
+	s := &side{}
+	return map[string]worker.Role{RolePing: s.ping, RoleEcho: s.echo, RoleFill: s.fill, RoleDrain: s.drain}
 }
 
 func (l *Limits) nextRound() uint64 {

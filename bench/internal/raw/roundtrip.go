@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -66,40 +67,47 @@ const (
 	warmTime  = 10 * time.Millisecond
 )
 
-// segment maps the parent's segment.
-func segment(t *worker.Task) (memory, func() error, error) {
+// A side is what a worker keeps from one round to the next: the segment, whose mapping
+// takes longer than a round.
+type side struct {
+	seg *shm.Segment
+	m   memory
+}
+
+// open maps the parent's segment, once. It stays mapped to the end of the process.
+func (s *side) open(t *worker.Task) error {
+	if s.seg != nil {
+		return nil
+	}
 	f, err := t.File(0)
 	if err != nil {
-		return memory{}, nil, err
+		return err
 	}
 	seg, err := shm.Open(f, true)
 	if err != nil {
-		return memory{}, nil, err
+		return err
 	}
 	m, err := view(seg.Bytes())
 	if err != nil {
 		_ = seg.Close() // err says what matters
-		return memory{}, nil, err
+		return err
 	}
-	return m, seg.Close, nil
+	s.seg, s.m = seg, m
+	return nil
 }
 
-// Ping is the side that sends first and takes the times; its result is a histogram.
-func Ping(t *worker.Task) (any, error) {
+// ping is the side that sends first and takes the times; its result is a histogram.
+func (s *side) ping(t *worker.Task) (any, error) {
 	var p TripParams
-	if err := t.Decode(&p); err != nil {
-		return nil, err
-	}
-	m, done, err := segment(t)
-	if err != nil {
+	if err := errors.Join(t.Decode(&p), s.open(t)); err != nil {
 		return nil, err
 	}
 	h := report.NewHistogram()
 	if err := t.Await(); err != nil {
 		return nil, err
 	}
-	ping(m, p, h)
-	return h, done()
+	ping(s.m, p, h)
+	return h, nil
 }
 
 // ping makes round trips. Each is timed alone, so that the figure holds one reading of
@@ -128,21 +136,17 @@ func ping(m memory, p TripParams, h *report.Histogram) {
 	p.await(m.pong, p.stop())
 }
 
-// Echo is the side that answers. It has no result.
-func Echo(t *worker.Task) (any, error) {
+// echo is the side that answers. It has no result.
+func (s *side) echo(t *worker.Task) (any, error) {
 	var p TripParams
-	if err := t.Decode(&p); err != nil {
-		return nil, err
-	}
-	m, done, err := segment(t)
-	if err != nil {
+	if err := errors.Join(t.Decode(&p), s.open(t)); err != nil {
 		return nil, err
 	}
 	if err := t.Await(); err != nil {
 		return nil, err
 	}
-	echo(m, p)
-	return nil, done()
+	echo(s.m, p)
+	return nil, nil
 }
 
 func echo(m memory, p TripParams) {

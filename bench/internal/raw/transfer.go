@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -70,33 +71,25 @@ func (p TransferParams) base() uint64 { return p.Round << roundBits }
 const endBit = 1 << 63
 
 // setUp maps the segment and checks the parameters against it.
-func setUp(t *worker.Task) (TransferParams, memory, func() error, error) {
+func (s *side) setUp(t *worker.Task) (TransferParams, error) {
 	var p TransferParams
-	if err := t.Decode(&p); err != nil {
-		return p, memory{}, nil, err
+	if err := errors.Join(t.Decode(&p), s.open(t)); err != nil {
+		return p, err
 	}
-	m, done, err := segment(t)
-	if err != nil {
-		return p, memory{}, nil, err
-	}
-	if err := p.Check(int64(len(m.lines)) * arch.CacheLine); err != nil {
-		_ = done() // err says what matters
-		return p, memory{}, nil, err
-	}
-	return p, m, done, nil
+	return p, p.Check(int64(len(s.m.lines)) * arch.CacheLine)
 }
 
-// Fill is the side that writes. It has no result.
-func Fill(t *worker.Task) (any, error) {
-	p, m, done, err := setUp(t)
+// fill is the side that writes. It has no result.
+func (s *side) fill(t *worker.Task) (any, error) {
+	p, err := s.setUp(t)
 	if err != nil {
 		return nil, err
 	}
 	if err := t.Await(); err != nil {
 		return nil, err
 	}
-	fill(m, p)
-	return nil, done()
+	fill(s.m, p)
+	return nil, nil
 }
 
 func fill(m memory, p TransferParams) {
@@ -153,21 +146,17 @@ func (p TransferParams) write(lines []line, n uint64) {
 	}
 }
 
-// Drain is the side that reads; its result is a report.Rate in lines.
-func Drain(t *worker.Task) (any, error) {
-	p, m, done, err := setUp(t)
+// drain is the side that reads; its result is a report.Rate in lines.
+func (s *side) drain(t *worker.Task) (any, error) {
+	p, err := s.setUp(t)
 	if err != nil {
 		return nil, err
 	}
 	if err := t.Await(); err != nil {
 		return nil, err
 	}
-	rate, err := drain(m, p)
-	if err != nil {
-		_ = done() // err says what matters
-		return nil, err
-	}
-	return rate, done()
+	rate, err := drain(s.m, p)
+	return rate, err
 }
 
 func drain(m memory, p TransferParams) (report.Rate, error) {
