@@ -15,9 +15,12 @@ import (
 // SyscallCounter counts the system calls of a process, all of its threads, the way strace does: by ptrace(2). Each one
 // stops its thread twice for some microseconds, so a process that makes many gets slow.
 //
-// It needs no rights beyond those over a child process of one's own; a container, Yama (kernel.yama.ptrace_scope above
-// 1) or another tracer may forbid it. Should the process die meanwhile, its exit status may go to the counter
-// instead of to who waits for it, who then gets ECHILD.
+// It needs no rights beyond those over a process of one's own; a container, another tracer or Yama
+// (kernel.yama.ptrace_scope) may forbid it: see AllowTracing.
+//
+// To the kernel, who waits for a child also waits for whatever any thread of its process traces. So a process that
+// counts the system calls of its own child must not wait for that child meanwhile, as exec.Cmd.Wait does: the wait
+// would take a stop for an end. Count from a process of its own.
 type SyscallCounter struct {
 	pid   int
 	calls atomic.Int64
@@ -59,6 +62,16 @@ func (c *SyscallCounter) Stop() (int64, error) {
 		return 0, fmt.Errorf("count the system calls of process %d: %w", c.pid, err)
 	}
 	return c.calls.Load(), nil
+}
+
+// AllowTracing lets any process of the same user trace this one where Yama restricts that to its ancestors
+// (kernel.yama.ptrace_scope 1). It does nothing on a kernel without Yama.
+func AllowTracing() error {
+	const any = ^uintptr(0) // PR_SET_PTRACER_ANY
+	if err := unix.Prctl(unix.PR_SET_PTRACER, any, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		return os.NewSyscallError("prctl", err)
+	}
+	return nil
 }
 
 // onOwnThread runs f on a thread that no other goroutine uses, and which ends with it: a tracer is a thread, and the

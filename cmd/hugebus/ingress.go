@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hugebus/hugebus/client"
+	"github.com/hugebus/hugebus/client/ingress"
+	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/gateway/codec"
+	"github.com/hugebus/hugebus/internal/metrics"
+)
+
+type ingressFlags struct {
+	listen, topic, codec string
+	maxFrame             string
+	maxConns, lanes      int
+	idle, partial, drain time.Duration
+	metrics              string
+	wait                 string
+}
+
+func (a *app) ingressCommand() *cobra.Command {
+	var f ingressFlags
+	cmd := &cobra.Command{
+		Use:   "ingress --listen ADDR --topic NAME",
+		Short: "Accept frames over TCP and publish them",
+		Long: `Accept TCP connections, cut their streams into frames and publish these to a topic, many at a
+time. The address that it listens on is printed on standard output (port 0 takes a free port).
+
+Codecs: len32, a length of 4 bytes (most significant first) and then the payload; line, a line
+without its newline. A frame above the limit closes its connection; others go on. When the
+topic is full, it stops reading and TCP slows the senders down: nothing is dropped.
+
+SIGTERM and Ctrl-C: it accepts no more, publishes every whole frame that was received, says what
+was left, and exits with 0. A second signal gives up what waits for room in a full topic.`,
+		Example: `  hugebus ingress --listen 127.0.0.1:7070 --topic orders
+  hugebus ingress --listen :0 --topic logs --codec line --max-frame 64KiB --idle-timeout 5m
+  seq 1 100000 | nc -N 127.0.0.1 7070`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.ingress(cmd, f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", "", "address to listen on, as HOST:PORT")
+	flags.StringVar(&f.topic, "topic", "", "topic to publish to")
+	flags.StringVar(&f.codec, "codec", codec.Default, "how frames stand in the stream: "+strings.Join(codec.Names(), " or "))
+	flags.StringVar(&f.maxFrame, "max-frame", "", "largest payload of a frame (default, and at most: the topic's)")
+	flags.IntVar(&f.maxConns, "max-conns", 0, "connections that may be open (default 16384; negative: no limit)")
+	flags.IntVar(&f.lanes, "lanes", 0, "connections that are read at the same time, and publisher slots (default: processors, at most 8)")
+	flags.DurationVar(&f.idle, "idle-timeout", 0, "close a connection that sends nothing for this long (default: never)")
+	flags.DurationVar(&f.partial, "partial-timeout", 0, "close a connection that does not finish a frame in this time (default 1m; negative: never)")
+	flags.DurationVar(&f.drain, "drain-timeout", 0, "when stopping, wait for room in a full topic for this long at most (default: without end)")
+	flags.StringVar(&f.metrics, "metrics", "", "address for Prometheus (/metrics) and pprof (/debug/pprof/), as HOST:PORT; off if empty")
+	waitFlag(cmd, &f.wait, "while the topic is full")
+	completeCodec(cmd)
+	must(cmd.RegisterFlagCompletionFunc("topic", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.topicNames(cmd), cobra.ShellCompDirectiveNoFileComp
+	}))
+	return cmd
+}
+
+// config is the flags as the gateway takes them.
+func (f ingressFlags) config(cmd *cobra.Command) (ingress.Config, client.Wait, error) {
+	c := ingress.Config{
+		Listen: f.listen, Codec: f.codec, Lanes: f.lanes, MaxConns: f.maxConns,
+		IdleTimeout: f.idle, PartialTimeout: f.partial, DrainTimeout: f.drain,
+	}
+	switch {
+	case f.listen == "":
+		return c, 0, usage(cmd, "--listen is missing: give HOST:PORT, such as 127.0.0.1:7070 (port 0 takes a free one)")
+	case f.topic == "":
+		return c, 0, usage(cmd, "--topic is missing: give the name of the topic to publish to")
+	}
+	if err := control.CheckTopicName(f.topic); err != nil {
+		return c, 0, usage(cmd, "--topic: %w", err)
+	}
+	if _, err := codec.Lookup(f.codec); err != nil {
+		return c, 0, usage(cmd, "--codec: %w", err)
+	}
+	if f.maxFrame != "" {
+		n, err := size(cmd, "max-frame", f.maxFrame)
+		if err != nil {
+			return c, 0, err
+		}
+		c.MaxFrame = int(n)
+	}
+	wait, err := client.ParseWait(f.wait)
+	if err != nil {
+		return c, 0, usage(cmd, "--wait: %w", err)
+	}
+	return c, wait, nil
+}
+
+func (a *app) ingress(cmd *cobra.Command, f ingressFlags) error {
+	config, wait, err := f.config(cmd)
+	if err != nil {
+		return err
+	}
+	config.Logger = a.logger()
+	e := untilSignal(cmd.Context())
+	defer e.close()
+	c, err := a.dial(e.stop, cmd)
+	if err != nil {
+		return stopped(e, err)
+	}
+	defer func() { _ = c.Close() }() // lanes are closed before
+	config.NewLane = func(ctx context.Context) (ingress.Lane, error) {
+		return c.Lane(ctx, f.topic, client.PublisherOptions{Wait: wait})
+	}
+	in, err := ingress.New(e.stop, c, f.topic, config)
+	if err != nil {
+		return stopped(e, err)
+	}
+	if f.metrics != "" {
+		figures, err := metrics.Serve(f.metrics, config.Logger, in)
+		if err != nil {
+			return errors.Join(err, in.Close())
+		}
+		defer func() { _ = figures.Close() }()
+		config.Logger.Info("figures", "address", figures.Addr().String())
+	}
+	if err := a.print(in.Addr().String() + "\n"); err != nil {
+		return errors.Join(err, in.Close())
+	}
+	return a.serve(e, in, f.topic)
+}
+
+// serve runs the ingress until it was told to stop, and says what it did.
+func (a *app) serve(e ending, in *ingress.Ingress, topic string) error {
+	defer context.AfterFunc(e.abort, in.Abort)()
+	defer a.reminder(e, topic)()
+	err := in.Serve(e.stop)
+	s := in.Stats()
+	a.say("published to %s: %d frames, %d bytes from %d connections", topic, s.Frames, s.Bytes, s.Accepted)
+	if s.StopPartial > 0 {
+		a.say("hugebus: %d bytes of frames that had not come whole were left", s.StopPartial)
+	}
+	if err != nil {
+		return fmt.Errorf("ingress on %s: %w", in.Addr(), err)
+	}
+	return nil
+}
