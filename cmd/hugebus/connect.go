@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -179,6 +178,3 @@ func (a *app) printJSON(v any) error {
 	}
 	return a.print(string(text) + "\n")
 }
-
-// list joins words for a sentence.
-func list(words []string) string { return strings.Join(words, ", ") }

@@ -56,7 +56,7 @@ func of(n, slots int) string { return fmt.Sprintf("%d/%d", n, slots) }
 func topicPage(t client.TopicInfo) string {
 	parts := []string{table(topicFacts(t))}
 	if len(t.Publishers) > 0 {
-		parts = append(parts, "publishers\n"+table(attachmentRows(t.Publishers)))
+		parts = append(parts, "publishers\n"+table(publisherRows(t.Publishers)))
 	}
 	if len(t.Subscribers) > 0 {
 		parts = append(parts, "subscribers\n"+table(attachmentRows(t.Subscribers)))
@@ -103,16 +103,33 @@ func rate(frames, bytes float64) string {
 	return fmt.Sprintf("%.0f frames/s, %.1f MB/s", frames, bytes/1e6)
 }
 
-// attachmentRows lists publishers, subscribers or members, with the columns that at least one of them has.
+// publisherRows lists publishers. Few have a claim open at any moment.
+func publisherRows(all []client.AttachmentInfo) []string {
+	claims := false
+	for _, a := range all {
+		claims = claims || a.ClaimedBytes > 0
+	}
+	lines := []string{row(extend([]any{"  SLOT", "NAME", "UID", "PID", "COMMAND", "FRAMES", "FRAMES/S"}, claims, "CLAIM")...)}
+	for _, a := range all {
+		claim := ""
+		if a.ClaimedBytes > 0 {
+			claim = fmt.Sprintf("%d bytes at %d", a.ClaimedBytes, a.Position)
+		}
+		cells := []any{fmt.Sprintf("  %d", a.Slot), a.Name, a.UID, a.PID, a.Command, a.Frames, fmt.Sprintf("%.0f", a.FramesPerSecond)}
+		lines = append(lines, row(extend(cells, claims, claim)...))
+	}
+	return lines
+}
+
+// attachmentRows lists subscribers or members, with the columns that at least one of them has something in.
 func attachmentRows(all []client.AttachmentInfo) []string {
-	policy, gaps, claims := false, false, false
+	policy, gaps := false, false
 	for _, a := range all {
 		policy = policy || a.Policy != ""
 		gaps = gaps || a.Gaps > 0 || a.Evicted
-		claims = claims || a.ClaimedBytes > 0
 	}
 	head := []any{"  SLOT", "NAME", "UID", "PID", "COMMAND", "POSITION", "LAG", "FRAMES", "FRAMES/S", "MB/S"}
-	lines := []string{row(extend(head, policy, "POLICY", gaps, "GAPS", claims, "CLAIMED")...)}
+	lines := []string{row(extend(head, policy, "POLICY", gaps, "GAPS")...)}
 	for _, a := range all {
 		cells := []any{fmt.Sprintf("  %d", a.Slot), a.Name, a.UID, a.PID, a.Command, a.Position, a.LagBytes, a.Frames,
 			fmt.Sprintf("%.0f", a.FramesPerSecond), fmt.Sprintf("%.1f", a.BytesPerSecond/1e6)}
@@ -120,7 +137,7 @@ func attachmentRows(all []client.AttachmentInfo) []string {
 		if a.Evicted {
 			missed += ", evicted"
 		}
-		lines = append(lines, row(extend(cells, policy, a.Policy, gaps, missed, claims, a.ClaimedBytes)...))
+		lines = append(lines, row(extend(cells, policy, a.Policy, gaps, missed)...))
 	}
 	return lines
 }
