@@ -43,11 +43,33 @@ func (b *Broker) buryLater(t *topic, g *group) {
 var errNoLetters = errors.New("broker: the dead-letter topic is not there yet")
 
 // bury moves the frames of a group that were redelivered too often into the
-// dead-letter topic, and returns how many.
+// dead-letter topic, and returns how many. Members do not take such frames; those that
+// cannot be moved are for them again.
 func (b *Broker) bury(t *topic, name string) (int, error) {
 	if !t.buries() {
 		return 0, nil
 	}
+	moved, err := b.buryAll(t, name)
+	if err != nil {
+		t.reoffer(name)
+	}
+	return moved, err
+}
+
+// reoffer hands frames of a group that could not be buried to its members.
+func (t *topic) reoffer(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := t.group(name)
+	if t.closed || g == nil || g.opening != nil {
+		return
+	}
+	if n, err := t.ring.Reoffer(g.index, t.options.MaxRedeliveries); err != nil || n > 0 {
+		t.wake()
+	}
+}
+
+func (b *Broker) buryAll(t *topic, name string) (int, error) {
 	var dead *topic
 	moved := 0
 	for {

@@ -154,14 +154,24 @@ func (a *attachment) release() {
 const patience = 5 * time.Second
 
 // deadLetter asks the broker to move frames of a member's group that were redelivered too
-// often. Nobody waits for the answer.
+// often, which members do not take any more. Nobody waits for the answer. If the broker
+// cannot do it, or is not there, they are for the members again, or they would hold
+// publishers back for good. The caller is inside its guard.
 func (a *attachment) deadLetter() {
+	a.client.retainMapping(a.mem)
 	go func() {
+		defer a.client.dropMapping(a.mem)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		var moved control.DeadLetterReply
 		err := a.client.conn.request(ctx, control.OpDeadLetter, control.DeadLetterRequest{Topic: a.topic, Group: a.groupName}, &moved)
-		if err != nil && !errors.Is(err, os.ErrClosed) {
+		if err == nil {
+			return
+		}
+		if n, err := a.ring.Reoffer(a.group, a.maxRedeliveries); n > 0 && err == nil {
+			_ = a.subBell.Ring() // fails only when closed
+		}
+		if !errors.Is(err, os.ErrClosed) {
 			a.client.log.Warn("hugebus: frames that nobody finishes stay in the group", "topic", a.topic, "group", a.groupName, "error", err)
 		}
 	}()

@@ -45,6 +45,13 @@ func (c *Client) holdMapping(topic string, publish bool) *mapping {
 	return nil
 }
 
+// retainMapping takes another reference on a mapping that the caller uses.
+func (c *Client) retainMapping(m *mapping) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.refs++
+}
+
 // dropMapping gives a reference back; the last one unmaps.
 func (c *Client) dropMapping(m *mapping) {
 	if m == nil {

@@ -80,7 +80,9 @@ func startPoint(s Start) *control.StartPoint {
 }
 
 func newGroup(att *attachment, o GroupOptions) (*Group, error) {
-	m, err := att.ring.Member(att.group, att.member, ring.SubscriberOptions{Doorbell: att.pubBell, Peers: att.subBell})
+	m, err := att.ring.Member(att.group, att.member, ring.SubscriberOptions{
+		Doorbell: att.pubBell, Peers: att.subBell, MaxRedeliveries: att.maxRedeliveries,
+	})
 	if err != nil {
 		return nil, err
 	}

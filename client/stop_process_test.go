@@ -212,6 +212,29 @@ func TestDeadBrokersClientsGoOn(t *testing.T) {
 	attachFails(t, w, topic)
 }
 
+// TestRefusedFramesComeBackWithoutABroker: nobody can make them dead letters, so they stay with the group's members,
+// and hold nobody back in the end.
+func TestRefusedFramesComeBackWithoutABroker(t *testing.T) {
+	w, b := brokerProcess(t)
+	topic := w.topic(t, client.TopicOptions{MaxRedeliveries: 1})
+	l, g := w.lane(t, topic), w.member(t, topic, "g")
+	publish(t, l, "f1")
+	b.Kill()
+	refused := errors.New("refused")
+	for _, name := range []string{"f1", "f1+1", "f1+1", "f1+1"} {
+		testutil.Eventually(t, "the frame comes again", func() bool {
+			_, err := g.Poll(1, func(f client.Frame) error {
+				if marked(f) != name {
+					t.Errorf("%s came, want %s", marked(f), name)
+				}
+				return refused
+			})
+			return err == refused
+		})
+	}
+	testutil.Eventually(t, "the frame comes for the last time", func() bool { return len(drain(t, g)) == 1 })
+}
+
 // attachFails tries everything that needs a broker.
 func attachFails(t *testing.T, w *world, topic string) {
 	t.Helper()

@@ -49,6 +49,7 @@ type Member struct {
 	peers Doorbell
 
 	id     uint64 // member number
+	most   uint16 // how often a range may have been handed out that we take over
 	frames uint64
 	closed bool
 
@@ -79,7 +80,7 @@ func (r *Ring) Member(group, member int, o SubscriberOptions) (*Member, error) {
 	return &Member{
 		r: r, data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload),
 		group: g, slot: &r.subscribers[slot], room: r.roomSleepers, bell: o.Doorbell, peers: o.Peers,
-		id: uint64(member), taken: -1,
+		id: uint64(member), most: mostRedeliveries(o.MaxRedeliveries), taken: -1,
 	}, nil
 }
 

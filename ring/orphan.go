@@ -71,10 +71,25 @@ func (g *groupRecord) release(i int) {
 	e.word.Store(uint64(w.next(orphanFree, 0, 0)))
 }
 
+// mostRedeliveries is a bound as an entry's count can reach it; 0 is none.
+func mostRedeliveries(n int) uint16 {
+	const none = 1<<16 - 1
+	if n <= 0 || n > none {
+		return none
+	}
+	return uint16(n)
+}
+
+// mayTake reports whether an entry is offered to us. What was handed out too often is
+// not, even before the broker comes to it: it may be what its members died of.
+func (m *Member) mayTake(w orphanWord) bool {
+	return w.state() == orphanOffered && w.count() <= m.most
+}
+
 // offered reports whether an orphan is there to be taken.
 func (m *Member) offered() bool {
 	for set := m.group.orphans.Load(); set != 0; set &= set - 1 {
-		if orphanWord(m.group.entries[bits.TrailingZeros64(set)].word.Load()).state() == orphanOffered {
+		if m.mayTake(orphanWord(m.group.entries[bits.TrailingZeros64(set)].word.Load())) {
 			return true
 		}
 	}
@@ -87,7 +102,7 @@ func (m *Member) adopt() bool {
 		i := bits.TrailingZeros64(set)
 		e := &m.group.entries[i]
 		w := orphanWord(e.word.Load())
-		if w.state() != orphanOffered {
+		if !m.mayTake(w) {
 			continue
 		}
 		taken := w.next(orphanTaken, m.id, w.count())

@@ -124,6 +124,27 @@ func (r *Ring) DeadLetters(g, most int, fn func(Frame) error) (int, error) {
 	return done, nil
 }
 
+// Reoffer gives the ranges of group g that were handed out more than most times, and that
+// DeadLetters could not take out, to its members once more: their count is most then. It
+// returns how many. Ring the subscribers' doorbell afterwards. Unlike the rest of the broker's
+// side, members may call it too, for when there is no broker.
+func (r *Ring) Reoffer(g, most int) (int, error) {
+	rec, err := r.openGroup(g)
+	if err != nil {
+		return 0, err
+	}
+	done, lowered := 0, uint16(min(max(most, 0), 1<<16-1))
+	for set := rec.orphans.Load(); set != 0; set &= set - 1 {
+		e := &rec.entries[bits.TrailingZeros64(set)]
+		w := orphanWord(e.word.Load())
+		if w.state() == orphanOffered && int(w.count()) > most &&
+			e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanOffered, w.owner(), lowered))) {
+			done++
+		}
+	}
+	return done, nil
+}
+
 // bury hands the first frame of orphan entry i, which the caller owns, to fn.
 func (r *Ring) bury(rec *groupRecord, i int, w orphanWord, fn func(Frame) error) (int, error) {
 	e := &rec.entries[i]

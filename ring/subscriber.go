@@ -104,6 +104,9 @@ type SubscriberOptions struct {
 	// Peers wakes other members of a group for what a member puts back; nil where none
 	// sleeps, and for subscribers.
 	Peers Doorbell
+	// MaxRedeliveries is how often a frame may be handed out again to a member: ranges that
+	// begin with one that was handed out more often are left to DeadLetters. 0: no bound.
+	MaxRedeliveries int
 }
 
 // Subscriber attaches to subscriber slot index, which the broker has admitted
