@@ -281,7 +281,7 @@ func (t *topic) subscriberInfo(a *attachment) control.AttachmentInfo {
 	info.Position, info.LagBytes, info.Frames = uint64(s.Position), int64(s.Lag), s.Frames
 	info.Gaps, info.GapBytes, info.Evicted = s.Gaps, s.GapBytes, s.Evicted
 	if a.group == nil {
-		info.Policy = s.Policy.String()
+		info.Policy, info.Joining = s.Policy.String(), !s.Joined
 	}
 	return info
 }

@@ -86,6 +86,9 @@ type AttachmentInfo struct {
 	Attached time.Time `json:"attached"`
 	// Policy is reliable, lossy or evict for subscribers, and empty for others.
 	Policy string `json:"policy,omitempty"`
+	// Joining says that a subscriber has a slot and has not come to its first position
+	// yet: frames published now may be before it.
+	Joining bool `json:"joining,omitempty"`
 	// Position is the cursor of a subscriber, the start of what a member holds (or its
 	// group's position), and the open claim of a publisher, whose size is ClaimedBytes.
 	Position     uint64 `json:"position"`
