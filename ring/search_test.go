@@ -258,6 +258,9 @@ func (w *world) repair(i int) bool {
 		w.t.Errorf("publisher %d: corrupt", i)
 	}
 	if done.Filled {
+		if !done.From.Before(done.To) {
+			w.t.Errorf("publisher %d: filled %d to %d", i, done.From, done.To)
+		}
 		w.filled++
 		w.fill(i, uint64(done.From), uint64(done.To))
 	}
@@ -381,7 +384,11 @@ var (
 
 // TestEveryDeathOfTwo: two publishers with two claims each, both of which may die.
 func TestEveryDeathOfTwo(t *testing.T) {
-	for _, left := range []uint64{4, 1, 2} { // cells before the wrap
+	lefts := []uint64{4, 1, 2} // cells before the wrap
+	if raceEnabled {
+		lefts = lefts[2:] // one goroutine: there is nothing to detect
+	}
+	for _, left := range lefts {
 		for _, ops := range [][2]searchOp{{oneCell, oneCell}, {twoFrames, oneCell}, {shortened, twoFrames}, {twoCells, shortened}} {
 			t.Run(fmt.Sprintf("%d before the wrap, %v", left, ops), func(t *testing.T) {
 				explore(t, starts[2]+Position(4096-(uint64(starts[2])+left*64)%4096), 2, []searchOp{ops[0], ops[1]}, []searchOp{ops[1], ops[0]})
@@ -392,9 +399,13 @@ func TestEveryDeathOfTwo(t *testing.T) {
 
 // TestEveryDeathOfThree: three publishers with a claim each, all of which may die.
 func TestEveryDeathOfThree(t *testing.T) {
+	deaths := 3
+	if raceEnabled {
+		deaths = 1
+	}
 	for _, left := range []uint64{8, 1} {
 		t.Run(fmt.Sprintf("%d before the wrap", left), func(t *testing.T) {
-			explore(t, Position(4096-left*64), 3, []searchOp{oneCell}, []searchOp{twoFrames}, []searchOp{shortened})
+			explore(t, Position(4096-left*64), deaths, []searchOp{oneCell}, []searchOp{twoFrames}, []searchOp{shortened})
 		})
 	}
 }
@@ -403,5 +414,5 @@ func TestEveryDeathOfThree(t *testing.T) {
 // intents that are stale, meet the next lap.
 func TestEveryDeathWithLaps(t *testing.T) {
 	explore(t, starts[1]&^(16*64-1), 1, []searchOp{quarter, quarter, quarter}, []searchOp{quarter, quarter, quarter})
-	explore(t, 0, 2, []searchOp{quarter, quarter}, []searchOp{quarter, quarter, quarter, quarter})
+	explore(t, 0, 2, []searchOp{quarter}, []searchOp{quarter, quarter, quarter, quarter, quarter, quarter})
 }
