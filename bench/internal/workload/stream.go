@@ -72,7 +72,7 @@ func stream(s *sender) error {
 // Consumed is the result of Consume.
 type Consumed struct {
 	report.Rate
-	// Polls is how many polls found something, Empty how many did not.
+	// Polls is how many polls found something, Empty how many did not, while the clock ran.
 	Polls int64 `json:"polls"`
 	Empty int64 `json:"empty"`
 }
@@ -104,7 +104,7 @@ func consume(e *end) (Consumed, error) {
 		seq, err := r.check(f.Payload)
 		if seq >= p.Warm { // the last warm frame, or the end
 			if seq == p.Warm {
-				start = time.Now()
+				start, c.Polls, c.Empty = time.Now(), 0, 0
 			}
 			if seq >= endBit {
 				done = true
