@@ -135,6 +135,7 @@ func defaultSocket() string {
 
 // unknownCommand names the nearest commands that there are.
 func unknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2 // letters
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		return usage(cmd, "unknown command %q: did you mean %s?", name, strings.Join(near, " or "))
 	}

@@ -16,7 +16,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &run{Options: o, began: time.Now(), fail: cancel}
+	r := &run{Options: o, began: time.Now(), fail: cancel, stall: stallLimit}
 	r.endFull, r.endCounted = o.parts()
 	result, err := r.run(ctx)
 	if err != nil && errors.Is(err, context.Canceled) {
@@ -40,6 +40,7 @@ type run struct {
 	began               time.Time
 	fail                func(error) // ends the run with that error
 	endFull, endCounted uint64
+	stall               time.Duration
 
 	bus      *bus
 	children []*child // the workers, then the subscriber

@@ -64,7 +64,7 @@ func (w *watch) arrived(ctx context.Context, end uint64) error {
 	defer tick.Stop()
 	var before uint64
 	moved := time.Now()
-	for time.Since(moved) < stallLimit {
+	for time.Since(moved) < w.r.stall {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
