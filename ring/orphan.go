@@ -10,7 +10,7 @@ import (
 // is freed, so its frames stay in the ring, and the member that takes it over may die
 // as well: the entry is then offered again (docs/model/group-redeliver.pml).
 //
-// Order: start and end, then the word (OFFERED), then the bit in orphans, and only
+// Order: start and end, then the bit in orphans, then the word (OFFERED), and only
 // then the old owner's claim word is cleared: SYNC(orphan). Publishers look at claim
 // words before they look at orphans, so they always see one of the two.
 
@@ -53,10 +53,12 @@ func (g *groupRecord) file(start, end uint64, count uint16, by uint64) bool {
 		w = w.next(orphanFilling, by, count)
 		e.start.Store(start)
 		e.end.Store(end)
-		// The owner stays in the word: if it dies before the bit is set, ReapMember knows
-		// that its claim word still covers the range, and frees the entry.
-		e.word.Store(uint64(w.next(orphanOffered, by, count)))
+		// The bit goes before the offer, so that every entry on offer has it: a member
+		// that looked at the bits when another range stood here may take this one at once
+		// and die, and ReapMember frees what is taken and has no bit. The owner stays in
+		// the word: if it dies before the offer, its claim word still covers the range.
 		g.orphans.Or(1 << i) // SYNC(orphan): release
+		e.word.Store(uint64(w.next(orphanOffered, by, count)))
 		return true
 	}
 	return false

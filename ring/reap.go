@@ -70,16 +70,17 @@ func (g *groupRecord) disown(member uint64) (offered int) {
 		if w.owner() != member || w.state() == orphanFree {
 			continue
 		}
-		visible := g.orphans.Load()&(1<<i) != 0
 		switch {
-		case w.state() == orphanTaken && visible:
+		case w.state() == orphanOffered:
+			// It is offered to all already.
+		case w.state() == orphanFilling:
+			// It died while it was filing its own range, which its claim word still covers.
+			g.orphans.And(^uint64(1 << i))
+			e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanFree, 0, 0)))
+		case g.orphans.Load()&(1<<i) != 0:
 			e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanOffered, MaxMembers, oneMore(w.count()))))
 			offered++
-		case w.state() == orphanOffered && visible:
-			// It is offered to all already.
-		default:
-			// It died while it was filing its own range, which its claim word still
-			// covers, or after it had finished the entry.
+		default: // It had finished the entry.
 			e.word.CompareAndSwap(uint64(w), uint64(w.next(orphanFree, 0, 0)))
 		}
 	}

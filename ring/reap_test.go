@@ -142,10 +142,11 @@ func TestDeathWhilePuttingBack(t *testing.T) {
 				e.start.Store(uint64(start))
 				e.end.Store(uint64(end))
 			}, 1},
-			{"offered it, without the bit", func(e *orphanEntry, _ *groupRecord, id uint64) {
+			{"set the bit", func(e *orphanEntry, g *groupRecord, id uint64) {
+				e.word.Store(uint64(makeOrphan(orphanFilling, id, 1, 1)))
 				e.start.Store(uint64(start))
 				e.end.Store(uint64(end))
-				e.word.Store(uint64(makeOrphan(orphanOffered, id, 1, 2)))
+				g.orphans.Or(1)
 			}, 1},
 			{"offered it", func(e *orphanEntry, g *groupRecord, id uint64) {
 				e.start.Store(uint64(start))
