@@ -36,6 +36,7 @@ const (
 
 // A Member reads its share of a group's frames. It is for one goroutine at a time.
 type Member struct {
+	_     apart
 	r     *Ring
 	data  region
 	mask  uint64
@@ -61,6 +62,7 @@ type Member struct {
 	taken      int        // orphan entry that we work on, or -1
 	word       orphanWord // its word
 	inside     bool       // the handler runs
+	_          apart
 }
 
 // Member attaches to a member that the broker has admitted (AdmitMember) and that

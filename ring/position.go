@@ -1,5 +1,7 @@
 package ring
 
+import "github.com/hugebus/hugebus/internal/arch"
+
 const (
 	// CellSize is the unit of positions and frames in bytes: one cache line, so that
 	// a small frame is one miss for its reader.
@@ -22,6 +24,11 @@ const (
 	// always fits the header's 32 bits.
 	maxClaim = 1 << 30
 )
+
+// apart keeps what one goroutine writes for every frame off the lines of its neighbours
+// on the heap: a publisher and a subscriber of the same process are often allocated
+// one after the other, and used by two cores.
+type apart [arch.FalseSharing]byte
 
 // A Position counts the bytes of a ring since it began. It is a multiple of
 // CellSize, only grows, and wraps at 2^64: compare two only with Before and Sub.

@@ -43,6 +43,7 @@ const prefetchAhead = 24 * CellSize
 // Nothing that a Publisher does allocates or enters the kernel, except for ringing
 // the doorbell when somebody sleeps.
 type Publisher struct {
+	_ apart
 	// What follows is read for every frame and never changes.
 	r          *Ring
 	data       region
@@ -68,6 +69,7 @@ type Publisher struct {
 	start  uint64 // of the claim: its first frame, perhaps padding
 	pad    uint64 // bytes of padding that the claim begins with
 	size   uint64 // bytes of the claim after that
+	_      apart
 }
 
 // Publisher attaches to publisher slot index, which the broker has admitted

@@ -50,7 +50,8 @@ type SubscriberConfig struct {
 	Policy Policy
 	// EvictLag, in bytes of positions, is how far an Evict subscriber may fall behind; 0
 	// means no bound, and what is above the capacity means the capacity. One that has
-	// read everything is not evicted by a single claim above the bound.
+	// read everything is not evicted by a single claim above the bound, and publishers
+	// use up the limits that they computed before it joined.
 	EvictLag uint64
 	// EvictAfter is how long an Evict subscriber may stand still with frames to read; 0
 	// means no bound. A StallWatch applies it.
@@ -74,6 +75,7 @@ func (c SubscriberConfig) Check() error {
 
 // A Subscriber reads frames with one subscriber slot. It is for one goroutine at a time.
 type Subscriber struct {
+	_    apart
 	r    *Ring
 	data region
 	mask uint64
@@ -95,6 +97,8 @@ type Subscriber struct {
 	gap    GapError
 	behind bool // gap is to be reported by the next Poll
 	copies copies
+	stream stream
+	_      apart
 }
 
 // SubscriberOptions are what a Subscriber may be told.
@@ -174,8 +178,10 @@ func (s *Subscriber) Policy() Policy {
 	return s.policy
 }
 
-// Poll hands up to limit frames to fn, in order, and then moves the cursor. It never
-// waits, and returns how many frames fn took. Payloads are valid until fn returns.
+// Poll hands up to limit frames to fn, in order, and then moves the cursor. It returns
+// how many frames fn took, and does not wait for any, but behind a stream that it has caught up with it
+// may hold back for some two microseconds, so that frames come in runs (stream.go).
+// Payloads are valid until fn returns.
 //
 // An error from fn ends Poll with that error; the frame that fn refused is the first
 // of the next Poll. ErrStop ends it without an error, with the frame handled. Errors of its own: *GapError (frames were missed; the next
@@ -184,16 +190,21 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	if s.policy != Reliable || s.behind || !s.joined || s.closed {
 		return s.pollOther(limit, fn)
 	}
-	pos, n := s.pos, 0
+	hot := s.stream.hot()
+	if hot {
+		s.trail()
+	}
+	pos, n, size, dry := s.pos, 0, uint64(0), false
 	var err error
 	for n < limit {
 		off := pos & s.mask
 		// SYNC(commit): acquire
 		if s.data.word(off).Load() != stampOf(pos, s.key) {
+			dry = true
 			break
 		}
 		h := header(s.data.plain(off + offMeta))
-		size := h.size()
+		size = h.size()
 		if off+size > s.mask+1 {
 			err = ErrCorrupt
 			break
@@ -221,6 +232,7 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 			break
 		}
 	}
+	s.stream.polled(n, size, dry, hot)
 	if pos != s.pos {
 		s.advance(pos, n)
 	}
