@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/hugebus/hugebus/internal/failpoint"
-	"github.com/hugebus/hugebus/internal/sys"
 	"github.com/hugebus/hugebus/internal/testutil"
 )
 
@@ -95,12 +94,8 @@ func runScript(s Store, err error) {
 	for i, step := range script() {
 		var files []*os.File
 		for _, text := range step.files {
-			fd, err := sys.MemfdCreate(text, 0)
+			f, err := memFile(text)
 			if err != nil {
-				panic(err)
-			}
-			f := os.NewFile(uintptr(fd), text)
-			if _, err := f.WriteString(text); err != nil {
 				panic(err)
 			}
 			files = append(files, f)
@@ -143,17 +138,21 @@ func mustBeKilled(t *testing.T, p *testutil.Proc) {
 	}
 }
 
-// survived fails the test unless got is the state after the steps that were done, or after one more.
+// survived fails the test unless got is what a broker leaves that was killed after some steps.
 func survived(t *testing.T, where string, got state, steps int) {
 	t.Helper()
+	if !found(got, steps) {
+		t.Fatalf("%s, after %d steps: the next broker finds\n%v, which is neither what they nor what one more leaves", where, steps, got)
+	}
+}
+
+// found reports whether got is the state after the steps that were done, or after one more.
+func found(got state, steps int) bool {
 	before := state{}
 	if steps > 0 {
 		before = script()[steps-1].after
 	}
-	if equal(got, before) || steps < len(script()) && equal(got, script()[steps].after) {
-		return
-	}
-	t.Fatalf("%s, after %d steps: the next broker finds\n%v, want\n%v, or what the step after makes of it", where, steps, got, before)
+	return equal(got, before) || steps < len(script()) && equal(got, script()[steps].after)
 }
 
 // TestDeathAtEveryPoint kills brokers and keepers at each failpoint, at its first hit, its second, and so on.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/hugebus/hugebus/internal/sys"
 )
@@ -28,7 +29,7 @@ type socketLock struct {
 func lockSocket(socket string) (*socketLock, error) {
 	path := socket + lockSuffix
 	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("keeper: lock file: %w", err)
 		}

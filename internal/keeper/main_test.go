@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(Main(os.Args[3:]))
 	}
+	if len(os.Args) == 3 && os.Args[1] == realRole {
+		realService(os.Args[2])
+	}
 	strangerRole()
 	if os.Getenv(leashEnv) == "" {
 		name := fmt.Sprintf("@hugebus-keeper-test-%d", os.Getpid())
@@ -144,18 +147,25 @@ func openFiles(t testing.TB, pid int) []string {
 	return names
 }
 
+// memFile is a new memfd that says text.
+func memFile(text string) (*os.File, error) {
+	fd, err := sys.MemfdCreate("test-"+text, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), text)
+	_, err = f.WriteString(text)
+	return f, err
+}
+
 // textFile is an open file that says text.
 func textFile(t testing.TB, text string) *os.File {
 	t.Helper()
-	fd, err := sys.MemfdCreate("test-"+text, 0)
+	f, err := memFile(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := os.NewFile(uintptr(fd), text)
 	t.Cleanup(func() { f.Close() })
-	if _, err := f.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
 	return f
 }
 
