@@ -96,6 +96,17 @@ func demoFails(w *world) {
 	}
 }
 
+func (w *world) kill(pid int) {
+	w.Helper()
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
 // running starts a demo that lasts, and returns the pids of its readers: two workers and the subscriber.
 func (w *world) running(args ...string) (p *process, pids [3]int) {
 	w.Helper()
@@ -134,9 +145,7 @@ func demoInterrupted(w *world) {
 func demoKilled(w *world) {
 	for i, name := range []string{"worker 1", "worker 2", "subscriber"} {
 		p, pids := w.running()
-		if err := syscall.Kill(pids[i], syscall.SIGKILL); err != nil {
-			w.Fatal(err)
-		}
+		w.kill(pids[i])
 		if code := p.wait(); code != 1 || !strings.Contains(p.err.String(), name+" (pid ") || !strings.Contains(p.err.String(), "ended in the middle") {
 			w.Errorf("%s: status %d, %s", name, code, p.err)
 		}
@@ -156,9 +165,7 @@ func demoKeepsGoing(w *world) {
 		_, err := fmt.Sscan(rest, &victim)
 		return ok && err == nil && strings.Contains(rest, "\n")
 	})
-	if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
-		w.Fatal(err)
-	}
+	w.kill(victim)
 	code := p.wait()
 	var r demo.Result
 	if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
