@@ -12,8 +12,8 @@ import "github.com/hugebus/hugebus/internal/arch"
 // A frame that comes alone is not held up: the heat that makes a stream is gained by
 // polls that find frames in a row, and lost by those that find none.
 const (
-	streamAhead = 64  // frames to stay behind
-	streamLooks = 16  // looks at the frame ahead
+	streamAhead = 256 // frames to stay behind
+	streamLooks = 40  // looks at the frame ahead
 	streamPause = 8   // PAUSEs between two looks: all looks take some 2 µs
 	heatMost    = 128 // so that the end of a stream is noticed within a few polls
 	heatGain    = 8   // for each frame
