@@ -61,7 +61,8 @@ func (in *Inherited) Listener() (*net.UnixListener, error) {
 		u, ok := l.(*net.UnixListener)
 		if !ok || u.Addr().Network() != "unixpacket" {
 			_ = l.Close() // it is not used
-			return nil, fmt.Errorf("keeper: %s from systemd listens on %s %s: ListenSequentialPacket= is needed", f.Name(), l.Addr().Network(), l.Addr())
+			return nil, fmt.Errorf("keeper: %s from systemd listens on %s %s: ListenSequentialPacket= is needed",
+				f.Name(), l.Addr().Network(), l.Addr())
 		}
 		in.sockets = append(in.sockets[:i], in.sockets[i+1:]...)
 		_ = f.Close() // the listener has a duplicate

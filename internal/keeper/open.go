@@ -20,8 +20,8 @@ func Open(ctx context.Context, o Options, inherited *Inherited) (Store, error) {
 		if log == nil {
 			log = slog.New(slog.DiscardHandler)
 		}
-		log.Error("systemd has handed over a broker's descriptors, and does not say that it stores more: they are not adopted; set Environment="+storeEnv+"= in the unit to the number of FileDescriptorStoreMax=",
-			"descriptors", len(inherited.stored))
+		log.Error("systemd has handed over a broker's descriptors, and does not say that it stores more: they are not adopted; "+
+			"set Environment="+storeEnv+"= in the unit to the number of FileDescriptorStoreMax=", "descriptors", len(inherited.stored))
 	}
 	return Start(ctx, o)
 }

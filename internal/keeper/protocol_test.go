@@ -68,6 +68,47 @@ func (c rawConn) ended(what string) {
 
 const leaseHello = `{"id":1,"op":"hello","body":{"protocol":1,"lease":true}}`
 
+// refusals are packets with descriptors, and what comes back.
+var refusals = []struct {
+	packet string
+	files  int
+	code   control.Code
+	want   string
+}{
+	{`nonsense`, 2, control.CodeMalformed, "malformed request: not JSON at byte"},
+	{`{"id":2,"op":"put","body":{"key":"k"},"more":1}`, 2, control.CodeMalformed, `unknown field "more"`},
+	{`{"id":2,"op":"put","body":{"key":"k","colour":1}}`, 2, control.CodeMalformed, `malformed body of put`},
+	{`{"id":2,"op":"put","body":{"key":7}}`, 2, control.CodeMalformed, "key cannot be a JSON number"},
+	{`{"id":2,"op":"put","body":{"key":"k","data":"not base64!"}}`, 2, control.CodeMalformed, "malformed body of put"},
+	{`{"op":"put","body":{"key":"k"}}`, 2, control.CodeMalformed, "id is missing or 0"},
+	{`{"id":2,"op":"steal"}`, 2, control.CodeUnknownOp, `does not know the operation "steal"`},
+	{`{"id":2,"op":"put","body":{"key":""}}`, 2, control.CodeInvalid, "key of 0 bytes"},
+	{`{"id":2,"op":"put","body":{"key":"a:b"}}`, 5, control.CodeInvalid, "without a colon"},
+	{`{"id":2,"op":"put","body":{"key":"k","files":65}}`, 5, control.CodeInvalid, "65 descriptors are not from 0 to 64"},
+	{`{"id":2,"op":"put","body":{"key":"k","files":-1}}`, 5, control.CodeInvalid, "-1 descriptors are not from 0 to 64"},
+	{`{"id":2,"op":"put","body":{"key":"k","files":3}}`, 2, control.CodeDescriptors, "k has 3 descriptors, but 2 came"},
+	{`{"id":2,"op":"put","body":{"key":"k","files":0}}`, 2, control.CodeDescriptors, "k has 0 descriptors, but 2 came"},
+	{`{"id":2,"op":"put","body":{"key":"k","blob":true}}`, 0, control.CodeInvalid, "the memfd with data is missing"},
+	{`{"id":2,"op":"put","body":{"key":"k","blob":true}}`, 2, control.CodeInvalid, "k: data is not in a memfd"},
+	{`{"id":2,"op":"put","body":{"key":"k","blob":true,"data":"eA=="}}`, 2, control.CodeInvalid, "data is there twice"},
+	{`{"id":2,"op":"put","body":{"key":"k"}}`, 6, control.CodeDescriptors, "6 descriptors with one message are above the limit of 5"},
+	{`{"id":2,"op":"put","body":{"key":"k"}}`, 100, control.CodeDescriptors, "descriptors are missing"},
+	{strings.Repeat("x", control.MaxMessage+1), 3, control.CodeTooLarge, "message is above the limit of 65536 bytes"},
+	{`{"id":2,"op":"stage","body":{}}`, 5, control.CodeInvalid, "set is missing or 0"},
+	{`{"id":2,"op":"update","body":{"key":"k"}}`, 1, control.CodeInvalid, "1 descriptors where none belong"},
+	{`{"id":2,"op":"update","body":{"key":"k"}}`, 2, control.CodeDescriptors, "update came with 2 descriptors, above the limit of 1"},
+	{`{"id":2,"op":"update","body":{"key":"k","blob":true}}`, 1, control.CodeInvalid, "k: data is not in a memfd"},
+	{`{"id":2,"op":"update","body":{"key":"other"}}`, 0, control.CodeNotFound, "no entry other"},
+	{`{"id":2,"op":"delete","body":{"key":""}}`, 0, control.CodeInvalid, "key of 0 bytes"},
+	{`{"id":2,"op":"delete","body":{"key":"k"}}`, 1, control.CodeDescriptors, "above the limit of 0"},
+	{`{"id":2,"op":"load","body":{}}`, 1, control.CodeDescriptors, "above the limit of 0"},
+	{`{"id":2,"op":"files","body":{"key":"other"}}`, 0, control.CodeNotFound, "no entry other"},
+	{`{"id":2,"op":"files","body":{"key":"k","from":1}}`, 0, control.CodeInvalid, "k has 1 descriptors, none from 1 on"},
+	{`{"id":2,"op":"files","body":{"key":"k","from":-1}}`, 0, control.CodeInvalid, "from is -1, below 0"},
+	{leaseHello, 0, control.CodeMalformed, "hello came twice"},
+	{`{"id":2,"op":"shutdown","body":{"now":true}}`, 0, control.CodeMalformed, "malformed body of shutdown"},
+}
+
 // TestRefusals has every request that is refused: by its words, at what cost in descriptors, and with the connection and
 // the entries as they were.
 func TestRefusals(t *testing.T) {
@@ -80,46 +121,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatalf("hello: %+v", m)
 	}
 	before := openFiles(t, r.pid)
-	large := strings.Repeat("x", control.MaxMessage)
-	for _, q := range []struct {
-		packet string
-		files  int
-		code   control.Code
-		want   string
-	}{
-		{`nonsense`, 2, control.CodeMalformed, "malformed request: not JSON at byte"},
-		{`{"id":2,"op":"put","body":{"key":"k"},"more":1}`, 2, control.CodeMalformed, `unknown field "more"`},
-		{`{"id":2,"op":"put","body":{"key":"k","colour":1}}`, 2, control.CodeMalformed, `malformed body of put`},
-		{`{"id":2,"op":"put","body":{"key":7}}`, 2, control.CodeMalformed, "key cannot be a JSON number"},
-		{`{"id":2,"op":"put","body":{"key":"k","data":"not base64!"}}`, 2, control.CodeMalformed, "malformed body of put"},
-		{`{"op":"put","body":{"key":"k"}}`, 2, control.CodeMalformed, "id is missing or 0"},
-		{`{"id":2,"op":"steal"}`, 2, control.CodeUnknownOp, `does not know the operation "steal"`},
-		{`{"id":2,"op":"put","body":{"key":""}}`, 2, control.CodeInvalid, "key of 0 bytes"},
-		{`{"id":2,"op":"put","body":{"key":"a:b"}}`, 5, control.CodeInvalid, "without a colon"},
-		{`{"id":2,"op":"put","body":{"key":"k","files":65}}`, 5, control.CodeInvalid, "65 descriptors are not from 0 to 64"},
-		{`{"id":2,"op":"put","body":{"key":"k","files":-1}}`, 5, control.CodeInvalid, "-1 descriptors are not from 0 to 64"},
-		{`{"id":2,"op":"put","body":{"key":"k","files":3}}`, 2, control.CodeDescriptors, "k has 3 descriptors, but 2 came"},
-		{`{"id":2,"op":"put","body":{"key":"k","files":0}}`, 2, control.CodeDescriptors, "k has 0 descriptors, but 2 came"},
-		{`{"id":2,"op":"put","body":{"key":"k","blob":true}}`, 0, control.CodeInvalid, "the memfd with data is missing"},
-		{`{"id":2,"op":"put","body":{"key":"k","blob":true}}`, 2, control.CodeInvalid, "k: data is not in a memfd"},
-		{`{"id":2,"op":"put","body":{"key":"k","blob":true,"data":"eA=="}}`, 2, control.CodeInvalid, "data is there twice"},
-		{`{"id":2,"op":"put","body":{"key":"k"}}`, 6, control.CodeDescriptors, "6 descriptors with one message are above the limit of 5"},
-		{`{"id":2,"op":"put","body":{"key":"k"}}`, 100, control.CodeDescriptors, "descriptors are missing"},
-		{large + "x", 3, control.CodeTooLarge, "message is above the limit of 65536 bytes"},
-		{`{"id":2,"op":"stage","body":{}}`, 5, control.CodeInvalid, "set is missing or 0"},
-		{`{"id":2,"op":"update","body":{"key":"k"}}`, 1, control.CodeInvalid, "1 descriptors where none belong"},
-		{`{"id":2,"op":"update","body":{"key":"k"}}`, 2, control.CodeDescriptors, "update came with 2 descriptors, above the limit of 1"},
-		{`{"id":2,"op":"update","body":{"key":"k","blob":true}}`, 1, control.CodeInvalid, "k: data is not in a memfd"},
-		{`{"id":2,"op":"update","body":{"key":"other"}}`, 0, control.CodeNotFound, "no entry other"},
-		{`{"id":2,"op":"delete","body":{"key":""}}`, 0, control.CodeInvalid, "key of 0 bytes"},
-		{`{"id":2,"op":"delete","body":{"key":"k"}}`, 1, control.CodeDescriptors, "above the limit of 0"},
-		{`{"id":2,"op":"load","body":{}}`, 1, control.CodeDescriptors, "above the limit of 0"},
-		{`{"id":2,"op":"files","body":{"key":"other"}}`, 0, control.CodeNotFound, "no entry other"},
-		{`{"id":2,"op":"files","body":{"key":"k","from":1}}`, 0, control.CodeInvalid, "k has 1 descriptors, none from 1 on"},
-		{`{"id":2,"op":"files","body":{"key":"k","from":-1}}`, 0, control.CodeInvalid, "from is -1, below 0"},
-		{leaseHello, 0, control.CodeMalformed, "hello came twice"},
-		{`{"id":2,"op":"shutdown","body":{"now":true}}`, 0, control.CodeMalformed, "malformed body of shutdown"},
-	} {
+	for _, q := range refusals {
 		m := c.ask(q.packet, q.files)
 		if m.Error == nil || m.Error.Code != q.code || !strings.Contains(m.Error.Message, q.want) {
 			t.Errorf("%.80s with %d descriptors: %+v, want %s %q", q.packet, q.files, m.Error, q.code, q.want)

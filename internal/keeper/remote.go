@@ -90,10 +90,14 @@ func dial(ctx context.Context, path string) (*remote, error) {
 		case <-time.After(wait):
 		}
 	}
-	r := &remote{link: newLink(socket.(*net.UnixConn)), socket: path, lost: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1)}
+	r := &remote{
+		link: newLink(socket.(*net.UnixConn)), socket: path,
+		lost: make(chan struct{}), ended: make(chan struct{}), turn: make(chan struct{}, 1),
+	}
 	peer, err := r.link.Peer()
 	if err == nil && !trusted(peer) {
-		err = fmt.Errorf("keeper: %s belongs to a process of %v: a keeper of this user (uid %d) or root is expected; use a directory that only they can write", path, peer, os.Geteuid())
+		err = fmt.Errorf("keeper: %s belongs to a process of %v: a keeper of this user (uid %d) or root is expected; "+
+			"use a directory that only they can write", path, peer, os.Geteuid())
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.link.Close())

@@ -154,13 +154,15 @@ func (s *session) hello(ctx context.Context, b *helloRequest) (reply, error) {
 		return reply{}, control.Errorf(control.CodeMalformed, "hello came twice")
 	}
 	if b.Protocol != protocolVersion {
-		return reply{body: mine}, control.Errorf(control.CodeVersion, "versions differ: the broker (%.64s) speaks keeper protocol %d, the running keeper (%.64s, pid %d) protocol %d: use that release, or end the keeper and all topics with `hugebus shutdown`",
+		return reply{body: mine}, control.Errorf(control.CodeVersion, "versions differ: the broker (%.64s) speaks keeper protocol %d, "+
+			"the running keeper (%.64s, pid %d) protocol %d: use that release, or end the keeper and all topics with `hugebus shutdown`",
 			b.Software, b.Protocol, mine.Software, mine.PID, protocolVersion)
 	}
 	if b.Lease {
 		if holder := s.server.acquire(ctx, s); holder != nil {
 			mine.Holder = int(holder.PID)
-			return reply{body: mine}, control.Errorf(control.CodeBusy, "the keeper (pid %d) serves another broker already (%v): two brokers must not have the same topics; stop that one first", mine.PID, holder)
+			return reply{body: mine}, control.Errorf(control.CodeBusy, "the keeper (pid %d) serves another broker already (%v): "+
+				"two brokers must not have the same topics; stop that one first", mine.PID, holder)
 		}
 	}
 	s.greet = true

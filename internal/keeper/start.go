@@ -132,7 +132,8 @@ func spawn(ctx context.Context, o Options) (*os.Process, error) {
 		_ = cmd.Process.Kill()
 		state, waitErr := cmd.Process.Wait()
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errors.Join(fmt.Errorf("keeper: %s: %v before it was ready; it logs to %s", strings.Join(o.Exec, " "), state, orNowhere(o.LogFile)), waitErr)
+			err = errors.Join(fmt.Errorf("keeper: %s: %v before it was ready; it logs to %s",
+				strings.Join(o.Exec, " "), state, orNowhere(o.LogFile)), waitErr)
 		}
 		return nil, err
 	}

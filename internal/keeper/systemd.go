@@ -66,7 +66,8 @@ type sdFile struct {
 func Systemd(ctx context.Context, inherited *Inherited, log *slog.Logger) (Store, error) {
 	most, err := strconv.Atoi(os.Getenv(storeEnv))
 	if err != nil || most <= 0 {
-		return nil, fmt.Errorf("keeper: $%s is %q, not the number of descriptors that systemd stores: set FileDescriptorStoreMax= in the unit, and before systemd 254 Environment=%s= to the same number", storeEnv, os.Getenv(storeEnv), storeEnv)
+		return nil, fmt.Errorf("keeper: $%s is %q, not the number of descriptors that systemd stores: "+
+			"set FileDescriptorStoreMax= in the unit, and before systemd 254 Environment=%s= to the same number", storeEnv, os.Getenv(storeEnv), storeEnv)
 	}
 	address := os.Getenv(notifyEnv)
 	if address == "" {

@@ -166,8 +166,8 @@ func (s *systemdStore) room(key string, fresh int) error {
 	}
 	n := s.foreign + len(s.files) + len(s.entries) + len(s.stale) + 1 + spare
 	if n > s.most {
-		return fmt.Errorf("%w: %s, with %d descriptors that are not stored yet, would make %d descriptors in systemd's store, which holds %d: raise FileDescriptorStoreMax= (and Environment=%s=) in the unit",
-			ErrFull, key, fresh, n, s.most, storeEnv)
+		return fmt.Errorf("%w: %s, with %d descriptors that are not stored yet, would make %d descriptors in systemd's store, "+
+			"which holds %d: raise FileDescriptorStoreMax= (and Environment=%s=) in the unit", ErrFull, key, fresh, n, s.most, storeEnv)
 	}
 	return nil
 }

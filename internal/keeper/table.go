@@ -171,8 +171,8 @@ func (l Limits) withDefaults(openFiles uint64) (Limits, error) {
 		l.Descriptors = most
 	}
 	if most <= 0 || l.Descriptors > most {
-		return l, fmt.Errorf("keeper: to hold %d descriptors it needs a limit of open files of %d, which is %d: raise the hard limit (`ulimit -Hn`, LimitNOFILE=) or lower the number",
-			max(l.Descriptors, 1), max(l.Descriptors, 1)+spareFiles, openFiles)
+		return l, fmt.Errorf("keeper: to hold %d descriptors it needs a limit of open files of %d, which is %d: "+
+			"raise the hard limit (`ulimit -Hn`, LimitNOFILE=) or lower the number", max(l.Descriptors, 1), max(l.Descriptors, 1)+spareFiles, openFiles)
 	}
 	return l, nil
 }
