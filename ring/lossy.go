@@ -50,6 +50,11 @@ func (s *Subscriber) pollCopy(limit int, fn func(Frame) error) (int, error) {
 	arch.LoadLoad() // SYNC(tail): acquire, after the copy
 	tail := s.r.Tail()
 	if tail.Sub(Position(s.pos)) > int64(s.mask+1) {
+		if s.gates && s.evicted() {
+			// It happened while we copied. That comes first: a gap of a subscriber that
+			// gates would be a loss.
+			return 0, ErrEvicted
+		}
 		return 0, s.overrun(tail)
 	}
 	n := 0
