@@ -51,6 +51,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 	t.Run("publishers", func(t *testing.T) { publishersKilledAtAnyPoint(t, w) })
 	t.Run("members", func(t *testing.T) { membersKilledAtAnyPoint(t, w) })
 	t.Run("subscribers", func(t *testing.T) { subscribersKilledAtAnyPoint(t, w) })
+	t.Run("torture", func(t *testing.T) { tortureAtFailpoints(t, w) })
 }
 
 // parallel runs a subtest beside others: each waits most of its time for processes to start.

@@ -62,7 +62,7 @@ type publisher struct {
 // Publish publishes until control says stop, or its count is reached. It writes "ready" to say when it is attached,
 // and "done FRAMES" when it has ended and nothing of it is left in its process but p.
 func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) error {
-	descriptors, mappings, err := Holdings()
+	before, err := Held()
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) e
 	if errors.Is(err, context.Canceled) {
 		err = nil // told to stop while it waited for room: nothing was published
 	}
-	if err := errors.Join(err, w.to.Close(), c.Close(), leftover(descriptors, mappings)); err != nil {
+	if err := errors.Join(err, w.to.Close(), c.Close(), before.Left()); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(say, "done", w.seq)

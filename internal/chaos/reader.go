@@ -39,13 +39,14 @@ type reader struct {
 	from    reading
 	sub     *client.Subscriber // nil for members
 	frames  uint64
+	last    client.Position
 }
 
 // Read reads a topic and writes records to out, until control says stop; a subscriber then goes on until it has
 // reached the position that came with it. It writes "ready" to say when it is attached, and "done FRAMES" when it has
 // ended and nothing of it is left in its process.
 func Read(spec ReaderSpec, control *Control, out, say io.Writer) error {
-	descriptors, mappings, err := Holdings()
+	before, err := Held()
 	if err != nil {
 		return err
 	}
@@ -61,11 +62,13 @@ func Read(spec ReaderSpec, control *Control, out, say io.Writer) error {
 	if _, err := fmt.Fprintln(say, "ready"); err != nil {
 		return err
 	}
-	err = r.run()
+	if err = r.run(); err != nil {
+		err = fmt.Errorf("chaos: %s, after %d frames, the last at %d: %w", spec.Name, r.frames, r.last, err)
+	}
 	if err := errors.Join(err, r.journal.Flush(), r.from.Close(), c.Close()); err != nil {
 		return err
 	}
-	if err := leftover(descriptors, mappings); err != nil {
+	if err := before.Left(); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(say, "done", r.frames)
@@ -146,7 +149,7 @@ func (r *reader) handle(f client.Frame) error {
 	if !ok {
 		kind = KindCorrupt
 	}
-	r.frames++
+	r.frames, r.last = r.frames+1, f.Position
 	return r.journal.Add(Record{
 		Kind: kind, Source: f.Source, Redelivered: f.Redelivered, Length: uint32(len(f.Payload)), Publisher: publisher,
 		Sum: sum, Position: uint64(f.Position), Sequence: seq,

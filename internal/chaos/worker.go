@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -66,31 +67,53 @@ func NewControl(ctx context.Context, in io.Reader) *Control {
 	return c
 }
 
-// Holdings counts what the process holds: open descriptors and mapped memfds.
-func Holdings() (descriptors, mappings int, err error) {
+// Holdings is what a process holds: how many open descriptors lead to each thing, and how often each memfd is mapped.
+type Holdings map[string]int
+
+// Held looks at this process.
+func Held() (Holdings, error) {
 	// The runtime opens what it watches descriptors with when it first needs it, and keeps it: let it do so now.
 	if r, w, err := os.Pipe(); err == nil {
 		_, _ = r.Close(), w.Close()
 	}
-	open, err := os.ReadDir("/proc/self/fd")
+	const dir = "/proc/self/fd"
+	open, err := os.ReadDir(dir)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
+	}
+	h := Holdings{}
+	for _, e := range open {
+		if to, err := os.Readlink(dir + "/" + e.Name()); err == nil { // an error: the one that read the directory
+			h["descriptor of "+to]++
+		}
 	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	return len(open), strings.Count(string(maps), "/memfd:"), nil
+	for line := range strings.Lines(string(maps)) {
+		if _, name, ok := strings.Cut(line, "/memfd:"); ok {
+			h["mapping of "+strings.TrimSpace(name)]++
+		}
+	}
+	return h, nil
 }
 
-// leftover compares Holdings with those before the worker dialled.
-func leftover(descriptors, mappings int) error {
-	d, m, err := Holdings()
+// Left is an error that names what this process holds now and did not hold when h was made.
+func (h Holdings) Left() error {
+	now, err := Held()
 	if err != nil {
 		return err
 	}
-	if d != descriptors || m != mappings {
-		return fmt.Errorf("chaos: %d descriptors and %d mappings of segments are open, %d and %d were before", d, m, descriptors, mappings)
+	var more []string
+	for what, n := range now {
+		if n > h[what] {
+			more = append(more, fmt.Sprintf("%d x %s", n-h[what], what))
+		}
 	}
-	return nil
+	if len(more) == 0 {
+		return nil
+	}
+	slices.Sort(more)
+	return fmt.Errorf("chaos: left over: %s", strings.Join(more, ", "))
 }
