@@ -261,7 +261,7 @@ func (m *fakeSystemd) killedAdoptions(t *testing.T, program, where, name string)
 }
 
 // settle waits until all that the dead have said is carried out, as systemd does before it starts the next.
-func (m *fakeSystemd) settle(t *testing.T) {
+func (m *fakeSystemd) settle(t testing.TB) {
 	t.Helper()
 	n, err := dialNotify(m.address)
 	if err != nil {

@@ -228,6 +228,7 @@ func (m *fakeSystemd) service(t testing.TB, c testutil.Child, sockets ...*os.Fil
 // check fails the test unless the store holds what its entries need, and nothing else.
 func (m *fakeSystemd) check(t testing.TB, s *systemdStore) {
 	t.Helper()
+	m.settle(t)
 	var want []string
 	for _, e := range s.entries {
 		want = append(want, e.name.String())
