@@ -109,6 +109,9 @@ func (a *app) ingress(cmd *cobra.Command, f ingressFlags) error {
 		return stopped(e, err)
 	}
 	defer func() { _ = c.Close() }() // lanes are closed before
+	if t, err := c.Topic(e.stop, f.topic); err == nil && t.Exclusive && config.Lanes == 0 {
+		config.Lanes = 1 // such a topic has one publisher slot; if it cannot be looked at, opening the lanes says why
+	}
 	config.NewLane = func(ctx context.Context) (ingress.Lane, error) {
 		return c.Lane(ctx, f.topic, client.PublisherOptions{Wait: wait})
 	}

@@ -100,6 +100,9 @@ func topics(w *world) {
 		w.Errorf("made %+v", made)
 	}
 	w.ok("topic", "create", "alone", "--exclusive", "--capacity", "64KiB")
+	// An ingress takes one lane of a topic that has one.
+	in, _ := w.ingress("--topic", "alone")
+	in.terminate()
 	if w.decode(&all, "topic", "ls", "--json"); len(all) != 2 || all[0].Name != "alone" || !all[0].Exclusive || all[1].ID != made.ID {
 		w.Errorf("ls: %+v", all)
 	}

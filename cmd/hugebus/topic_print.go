@@ -133,6 +133,9 @@ func attachmentRows(all []client.AttachmentInfo) []string {
 	for _, a := range all {
 		cells := []any{fmt.Sprintf("  %d", a.Slot), a.Name, a.UID, a.PID, a.Command, a.Position, a.LagBytes, a.Frames,
 			fmt.Sprintf("%.0f", a.FramesPerSecond), fmt.Sprintf("%.1f", a.BytesPerSecond/1e6)}
+		if a.Joining {
+			a.Policy += " (joining)"
+		}
 		missed := fmt.Sprintf("%d (%d bytes)", a.Gaps, a.GapBytes)
 		if a.Evicted {
 			missed += ", evicted"

@@ -40,6 +40,9 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("unknown format %q: use line, hex, json or raw", name)
 }
 
+// outBuffer is how many bytes are written at once, if more frames are ready: thousands of small frames for a system call.
+const outBuffer = 256 << 10
+
 // A printer writes frames in a format.
 type printer struct {
 	w      *bufio.Writer
@@ -49,7 +52,7 @@ type printer struct {
 }
 
 func newPrinter(w io.Writer, format Format) *printer {
-	p := &printer{w: bufio.NewWriterSize(w, 64<<10), format: format}
+	p := &printer{w: bufio.NewWriterSize(w, outBuffer), format: format}
 	p.json = json.NewEncoder(p.w)
 	p.json.SetEscapeHTML(false)
 	return p
