@@ -277,4 +277,3 @@ func TestAttachWithTooFewOrWrongDescriptors(t *testing.T) {
 		t.Errorf("%d mappings are left", len(c.mappings))
 	}
 }
-
