@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/internal/chaos"
@@ -62,6 +63,7 @@ type fleet struct {
 
 	publishers int // publisher processes so far: the next one's number
 	ended      []published
+	longest    time.Duration                // of all calls of publishers that were not killed
 	arm        func(points []string) string // what HUGEBUS_FAILPOINTS says in the next process; nil: nothing
 }
 
@@ -196,6 +198,22 @@ func (v *vessel) dead() bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
+// goOn waits until each of some publishers has published something more.
+func (f *fleet) goOn(publishers []*vessel) {
+	f.t.Helper()
+	var before []uint64
+	for _, v := range publishers {
+		_, done := f.progress.Read(v.writer.Place)
+		before = append(before, done)
+	}
+	for i, v := range publishers {
+		testutil.Eventually(f.t, v.name+" publishes more", func() bool {
+			_, done := f.progress.Read(v.writer.Place)
+			return done > before[i]
+		})
+	}
+}
+
 // gone notes what a publisher that has ended had done, and readies its place for the next one.
 func (f *fleet) gone(v *vessel) {
 	tried, done := f.progress.Read(v.writer.Place)
@@ -249,9 +267,11 @@ func (f *fleet) finish(publishers, subscribers, members []*vessel) chaos.Report 
 func (f *fleet) done(v *vessel) {
 	f.t.Helper()
 	line := v.Line()
-	var n uint64
-	if !scan(line, "done %d", &n) {
+	var frames uint64
+	var longest time.Duration
+	if !scan(line, "done %d %d", &frames, &longest) {
 		f.t.Fatalf("%s says %q", v.name, line)
 	}
+	f.longest = max(f.longest, longest)
 	v.Succeed()
 }

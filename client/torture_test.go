@@ -56,6 +56,7 @@ func TestTorture(t *testing.T) {
 		return f.w.info(t, f.topic).Tail > laps*tortureCapacity
 	})
 	time.Sleep(time.Until(began.Add(length)))
+	f.goOn(writers)
 	for _, v := range writers {
 		v.Send("stop")
 	}
@@ -64,8 +65,8 @@ func TestTorture(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	seconds := time.Since(began).Seconds()
-	t.Logf("%.1f s: %d frames, %d bytes (%.0f frames/s, %.1f MB/s); compared with other readers: %d; gaps: %d, of %d frames; evictions: %d",
-		seconds, r.Frames, r.Bytes, float64(r.Frames)/seconds, float64(r.Bytes)/seconds/1e6, r.Compared, r.Gaps, r.Missed, r.Evictions)
+	t.Logf("%.1f s: %d frames, %d bytes (%.0f frames/s, %.1f MB/s); compared with other readers: %d; gaps: %d, of %d frames; evictions: %d; slowest publish: %v",
+		seconds, r.Frames, r.Bytes, float64(r.Frames)/seconds, float64(r.Bytes)/seconds/1e6, r.Compared, r.Gaps, r.Missed, r.Evictions, f.longest)
 }
 
 // lap stops a reader until the topic has moved on by two laps.
@@ -126,6 +127,7 @@ func tortureWithKills(t *testing.T, w *world, arm func(random *rand.Rand, points
 	}
 	f.arm = nil
 	crew = f.replaceDead(crew)
+	f.goOn(crew[readersOfCrew:])
 	for _, v := range crew[readersOfCrew:] {
 		v.Send("stop")
 	}

@@ -45,7 +45,7 @@ func (p *Progress) File() *os.File { return p.segment.File() }
 // Close unmaps it.
 func (p *Progress) Close() error { return p.segment.Close() }
 
-// Read returns what the publisher of a place has tried and done. Call it when that publisher is dead.
+// Read returns what the publisher of a place has tried and done. While it lives, that may be old by the time it returns.
 func (p *Progress) Read(place int) (tried, done uint64) {
 	b := p.at(place)
 	return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])

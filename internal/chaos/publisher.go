@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"time"
 
 	"github.com/hugebus/hugebus/client"
 )
@@ -60,7 +61,8 @@ type publisher struct {
 }
 
 // Publish publishes until control says stop, or its count is reached. It writes "ready" to say when it is attached,
-// and "done FRAMES" when it has ended and nothing of it is left in its process but p.
+// and "done FRAMES LONGEST" when it has ended and nothing of it is left in its process but p; LONGEST is how long its
+// slowest call took, in ns.
 func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) error {
 	before, err := Held()
 	if err != nil {
@@ -80,8 +82,12 @@ func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) e
 	if _, err := fmt.Fprintln(say, "ready"); err != nil {
 		return err
 	}
-	for err == nil && !control.stopped.Load() && (spec.Count == 0 || w.seq < spec.Count) {
+	longest := time.Duration(0)
+	for began := time.Now(); err == nil && !control.stopped.Load() && (spec.Count == 0 || w.seq < spec.Count); {
 		err = w.step(control.ctx)
+		now := time.Now()
+		longest = max(longest, now.Sub(began))
+		began = now
 	}
 	if errors.Is(err, context.Canceled) {
 		err = nil // told to stop while it waited for room: nothing was published
@@ -89,7 +95,7 @@ func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) e
 	if err := errors.Join(err, w.to.Close(), c.Close(), before.Left()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(say, "done", w.seq)
+	_, err = fmt.Fprintln(say, "done", w.seq, longest.Nanoseconds())
 	return err
 }
 

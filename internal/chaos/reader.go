@@ -43,8 +43,8 @@ type reader struct {
 }
 
 // Read reads a topic and writes records to out, until control says stop; a subscriber then goes on until it has
-// reached the position that came with it. It writes "ready" to say when it is attached, and "done FRAMES" when it has
-// ended and nothing of it is left in its process.
+// reached the position that came with it. It writes "ready" to say when it is attached, and "done FRAMES 0" when it
+// has ended and nothing of it is left in its process.
 func Read(spec ReaderSpec, control *Control, out, say io.Writer) error {
 	before, err := Held()
 	if err != nil {
@@ -71,7 +71,7 @@ func Read(spec ReaderSpec, control *Control, out, say io.Writer) error {
 	if err := before.Left(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(say, "done", r.frames)
+	_, err = fmt.Fprintln(say, "done", r.frames, 0)
 	return err
 }
 
