@@ -194,7 +194,7 @@ func (p *Publisher) settle(n uint64) {
 // intent may have been what they wait for, and nobody else would ring when there is
 // no subscriber.
 func (p *Publisher) wake() {
-	// SYNC(sleep): the loads may pass the commit; see package client.
+	// SYNC(sleep): acquire. The loads may pass the commit; package client settles that.
 	if p.sleepers.Load()|p.room.Load() != 0 {
 		p.ring()
 	}
