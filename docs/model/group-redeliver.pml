@@ -3,21 +3,21 @@
  * again.
  *
  * N members share F frames. A member takes an orphaned range if one is offered, and claims one or two frames otherwise
- * (group-claim.pml says how, and why). It acknowledges frame by frame. It dies at every step; and the handler may refuse a
- * frame, or stop behind one, and then the member files the rest itself. The broker reaps the dead. One publisher computes,
+ * (group-claim.pml says how, and why). It acknowledges frame by frame. It dies at every step; and (REFUSE) the handler may
+ * refuse a frame, or stop behind one, and then the member files the rest itself. The broker reaps the dead. One publisher computes,
  * once and at any moment, how far the group lets it overwrite: the lowest of head (read first), the members' claims, and
  * the orphans, in that order.
  *
  * An orphan's entry is a word of state, owner and count, a start and an end, and a bit in the group's bitmap of orphans.
- *   file:    FREE -> FILLING (compare-and-swap), start and end, OFFERED, bit; only then is the claim's word cleared
+ *   file:    FREE -> FILLING (compare-and-swap), start and end, bit, OFFERED; only then is the claim's word cleared
  *   take:    bit seen, OFFERED -> TAKEN (compare-and-swap); start moves up with each frame
  *   release: bit cleared, then FREE
- *   reap:    for each entry of the dead: TAKEN with its bit -> OFFERED, once more; OFFERED with its bit: nothing; without
- *            its bit: FREE. Then the member's own claim is filed.
+ *   reap:    for each entry of the dead: FILLING -> bit cleared, FREE; TAKEN with its bit -> OFFERED, once more; TAKEN
+ *            without: FREE. Then the member's own claim is filed.
  *
  * Properties: what the publisher's gate passes is finished, and nobody will read it again; a frame that was handed out
  * before is handed out with a mark; the broker files only what the dead one held; when all is over every claimed frame is
- * finished, or stands in an offered entry or in a claim that still gates (because no entry was free).
+ * finished, or stands in an entry or in a claim that gates and is still to be reaped; and no entry is lost.
  *
  * Left out: dead letters (the broker takes an entry like a member), a broker that dies, the count beyond one, corrupt
  * values, weak memory.
@@ -27,7 +27,9 @@
  *   ORPHANSFIRST  the publisher looks at the orphans before the claims
  *   HEADLAST      the publisher looks at the claims before the head
  *   FREEFIRST     release frees the entry before it clears the bit, and clears the bit of who files there next
- *   BITLESS       reaping offers a taken entry again without looking at its bit
+ *   BITLESS       reaping offers a taken entry again without looking at its bit: it is never seen, and never free
+ *   BITLAST       an entry is offered before its bit is set: who takes it at once, from a look at the bits that is older,
+ *                 and dies, leaves an entry that looks finished
  */
 #ifndef N
 #define N 2
@@ -76,8 +78,10 @@ byte truly[F];						/* ghost: who claimed it, + 1 */
 
 #ifdef BITLAST
 #define SHOW(offer, bit) offer; bit
+#define OFFERED_IS_VISIBLE seen
 #else
 #define SHOW(offer, bit) bit; offer
+#define OFFERED_IS_VISIBLE true
 #endif
 
 /* Files from..to; i is the entry, or E where none was free. */
@@ -149,11 +153,17 @@ poll:
 			if :: atomic { assert(!handed[s]); handed[s] = true } OR_DIE fi;
 			if
 			:: atomic { done[s] = true }
+#ifdef REFUSE
 			:: atomic { mark = true; goto putback }		/* refused */
+#endif
 			OR_DIE
 			fi;
 			if
-			:: atomic { start[id] = s + 1; owed[s]--; s++; if :: s < e -> goto putback :: s < e -> skip :: else fi }
+			:: atomic { start[id] = s + 1; owed[s]--; s++;
+#ifdef REFUSE
+				if :: s < e -> goto putback :: s < e :: else fi		/* or stopped here */
+#endif
+				}
 			OR_DIE
 			fi
 		:: else -> goto idle
@@ -181,11 +191,15 @@ orphan:
 			if :: atomic { assert(!handed[s] || marked[i]); handed[s] = true } OR_DIE fi;
 			if
 			:: atomic { done[s] = true }
+#ifdef REFUSE
 			:: atomic { marked[i] = true; estate[i] = OFFERED; goto offered }		/* refused */
+#endif
 			OR_DIE
 			fi;
 			if :: atomic { estart[i] = s + 1; owed[s]--; s++ } OR_DIE fi
-		:: s > 0 && s < e -> atomic { estate[i] = OFFERED; goto offered }	/* the limit, or stopped */
+#ifdef REFUSE
+		:: s > 0 && s < e -> atomic { estate[i] = OFFERED; goto offered }		/* the limit, or stopped */
+#endif
 		:: s == e -> break
 		od;
 #ifdef FREEFIRST
@@ -223,28 +237,25 @@ proctype Broker() {
 		:: i < E ->
 			if
 			:: atomic { eowner[i] == m && estate[i] != FREE -> k = estate[i] }
-				seen = ebit[i];
+				if
+				:: k == FILLING && ebit[i] -> ebit[i] = false
+				:: else -> seen = ebit[i]
+				fi;
 #ifdef BITLESS
 				seen = true;
 #endif
-				if
-				:: k == OFFERED && seen
-#ifndef BITLAST
-				:: k == FILLING && seen -> ebit[i] = false; estate[i] = FREE
-#endif
-				:: else ->
-					atomic {	/* a compare-and-swap of the word */
+				atomic {
+					if
+					:: estate[i] == k && eowner[i] == m ->		/* a compare-and-swap of the word */
 						if
-						:: estate[i] == k && eowner[i] == m ->
-							if
-							:: k == TAKEN && seen -> estate[i] = OFFERED; eowner[i] = BROKER; marked[i] = true
-							:: else -> if :: k == OFFERED -> OWE(estart[i], euntil[i], -1) :: else fi; estate[i] = FREE
-							fi
-						:: else
+						:: k == OFFERED && OFFERED_IS_VISIBLE -> skip
+						:: k == TAKEN && seen -> estate[i] = OFFERED; eowner[i] = BROKER; marked[i] = true
+						:: else -> if :: k == OFFERED -> OWE(estart[i], euntil[i], -1) :: else fi; estate[i] = FREE
 						fi
-					}
-				fi;
-				k = 0; seen = false
+					:: else
+					fi;
+					k = 0; seen = false
+				}
 			:: else
 			fi;
 			i++
@@ -272,6 +283,11 @@ proctype Broker() {
 		atomic { m = 0; i = 0; q = 0; h = 0; o = 0; s = 0; e = 0; k = 0 }
 	od;
 	atomic {	/* nothing is forgotten */
+		i = 0;
+		do
+		:: i < E -> assert(estate[i] == FREE || ebit[i] || (eowner[i] < N && dead[eowner[i]] && !reaped[eowner[i]])); i++
+		:: else -> break
+		od;
 		q = 0;
 		do
 		:: q < headpos ->
@@ -342,5 +358,9 @@ proctype Publisher() {
 
 init {
 	byte p = 0;
-	atomic { do :: p < N -> run Member(p); p++ :: else -> break od; run Broker(); run Publisher() }
+	atomic { do :: p < N -> run Member(p); p++ :: else -> break od; run Broker();
+#ifndef NOGATE
+		run Publisher()
+#endif
+	}
 }
