@@ -110,6 +110,15 @@ func topics(w *world) {
 		w.Errorf("ls: %s", got)
 	}
 
+	attachAndShow(w)
+	var removed map[string]string
+	if w.decode(&removed, "topic", "rm", "alone", "--json"); removed["removed"] != "alone" {
+		w.Errorf("rm: %v", removed)
+	}
+}
+
+// attachAndShow attaches everything that can be attached to topic orders, looks at it, and removes the topic.
+func attachAndShow(w *world) {
 	sub, _ := w.into("out", "sub", "orders")
 	evict, _ := w.into("evict", "sub", "orders", "--evict-after", "1h")
 	member, _ := w.into("member", "sub", "orders", "--group", "workers")
@@ -143,10 +152,6 @@ func topics(w *world) {
 		if code := p.wait(); code != 1 || !strings.Contains(p.err.String(), "the topic was removed") {
 			w.Errorf("a subscriber of a topic that was removed: status %d, %s", code, p.err)
 		}
-	}
-	var removed map[string]string
-	if w.decode(&removed, "topic", "rm", "alone", "--json"); removed["removed"] != "alone" {
-		w.Errorf("rm: %v", removed)
 	}
 	if r := w.run("", "topic", "show", "orders"); r.code != 1 || !strings.Contains(r.err, `"orders"`) {
 		w.Errorf("show of a topic that is gone: %+v", r)

@@ -44,11 +44,6 @@ func (w *world) mistakes(all []mistake) {
 
 func wrongInput(w *world) {
 	long := strings.Repeat("x", 300)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer taken.Close()
 	w.mistakes([]mistake{
 		{"nope", 2, []string{`unknown command "nope"`, "hugebus --help"}},
 		{"topik ls", 2, []string{"did you mean topic?"}},
@@ -84,6 +79,17 @@ func wrongInput(w *world) {
 		{"sub a --evict-after soon", 2, []string{"soon"}},
 		{"sub a --group g/h", 2, []string{`"g/h"`}},
 		{"sub a --policy best", 2, []string{"--policy"}},
+	})
+	wrongInputOfDaemons(w, long)
+}
+
+func wrongInputOfDaemons(w *world, long string) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer taken.Close()
+	w.mistakes([]mistake{
 		{"ingress --topic a", 2, []string{"--listen is missing", "HOST:PORT"}},
 		{"ingress --listen :0", 2, []string{"--topic is missing"}},
 		{"ingress --listen :0 --topic a/b", 2, []string{"--topic", `"a/b"`}},
