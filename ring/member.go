@@ -141,6 +141,9 @@ func (m *Member) claim(limit int) error {
 			if intent {
 				m.r.publish(&m.slot.claim, claimIdle) // of an earlier turn: it would gate
 			}
+			if err != nil && m.group.head.Load() != head {
+				return nil // others went on, and what we read may have been overwritten
+			}
 			return err
 		}
 		arch.StoreRelease(&m.slot.end, end)
@@ -177,16 +180,18 @@ func (m *Member) help(head uint64) {
 }
 
 // find walks over up to limit committed frames from start, and returns where they end. A
-// corrupt one is an error when it is the first.
+// corrupt one is an error when it is the first. Nothing gates there once another member
+// has moved the head: then what is found is worth nothing, and the compare-and-swap of the
+// head will say so.
 func (m *Member) find(start uint64, limit int) (uint64, error) {
 	pos := start
 	for n := 0; n < limit; {
 		off := pos & m.mask
-		// SYNC(commit): acquire
-		if m.data.word(off).Load() != stampOf(pos, m.key) {
+		if m.data.probe(off) != stampOf(pos, m.key) {
 			break
 		}
-		h := header(m.data.plain(off + offMeta))
+		arch.LoadLoad() // SYNC(commit): acquire
+		h := header(m.data.probe(off + offMeta))
 		if !h.sound(off, m.mask+1, m.max) {
 			if pos == start {
 				return start, ErrCorrupt
@@ -309,7 +314,7 @@ func (m *Member) Ready() bool {
 		return true
 	}
 	pos := m.group.head.Load() &^ claimState
-	return m.data.word(pos&m.mask).Load() == stampOf(pos, m.key)
+	return m.data.probe(pos&m.mask) == stampOf(pos, m.key)
 }
 
 // Missed counts a bounded sleep that ended with a frame already there, for figures.

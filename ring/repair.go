@@ -87,10 +87,10 @@ func (r *Ring) intended(at Position, dead bool) bool {
 // settled reports whether nothing is to be done at position at: its claim is
 // committed, or tail is so far ahead that the cell belongs to a later lap.
 func (r *Ring) settled(at Position) bool {
-	// SYNC(commit): acquire
-	if r.data.word(uint64(at)&r.mask).Load() == stampOf(uint64(at), r.cfg.Key) {
+	if r.data.probe(uint64(at)&r.mask) == stampOf(uint64(at), r.cfg.Key) {
 		return true
 	}
+	arch.LoadLoad() // SYNC(tail): acquire: who writes there in a later lap has moved tail before
 	return r.Tail().Sub(at) > int64(r.cfg.Capacity)
 }
 

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -59,10 +60,13 @@ type world struct {
 	deaths int // that may still happen
 	filled int
 	pended int
+	cells  []uint64 // offsets of the cells in which a frame may begin
 	seed   maphash.Seed
+	buf    []byte
 }
 
-// The parts of memory that steps change: tail, publishers, and the two header words of each cell.
+// The parts of memory that steps change: tail, publishers, and the two header words of
+// the cells in which a frame may begin.
 type snapshot struct {
 	ctl    []byte
 	cells  []uint64
@@ -76,7 +80,8 @@ func (w *world) save() snapshot {
 		ctl: append([]byte(nil), w.m.Ctl[offTail:]...), actors: append([]actor(nil), w.actors...),
 		claims: append([]searchClaim(nil), w.claims...), deaths: w.deaths,
 	}
-	for off := uint64(0); off <= w.r.mask; off += CellSize {
+	s.cells = make([]uint64, 0, 2*len(w.cells))
+	for _, off := range w.cells {
 		s.cells = append(s.cells, w.r.data.plain(off), w.r.data.plain(off+8))
 	}
 	return s
@@ -84,31 +89,43 @@ func (w *world) save() snapshot {
 
 func (w *world) restore(s snapshot) {
 	copy(w.m.Ctl[offTail:], s.ctl)
-	for i := range s.cells {
-		w.r.data.setPlain(uint64(i/2)*CellSize+uint64(i%2)*8, s.cells[i])
+	for i, off := range w.cells {
+		w.r.data.setPlain(off, s.cells[2*i])
+		w.r.data.setPlain(off+8, s.cells[2*i+1])
 	}
 	w.actors, w.claims, w.deaths = append(w.actors[:0], s.actors...), append(w.claims[:0], s.claims...), s.deaths
 }
 
 // key is what makes two states the same.
 func (w *world) key() uint64 {
-	var h maphash.Hash
-	h.SetSeed(w.seed)
-	_, _ = h.Write(w.m.Ctl[offTail:])
-	for off := uint64(0); off <= w.r.mask; off += CellSize {
-		maphash.WriteComparable(&h, [2]uint64{w.r.data.plain(off), w.r.data.plain(off + 8)})
+	b := append(w.buf[:0], w.m.Ctl[offTail:]...)
+	word := func(v uint64) { b = binary.LittleEndian.AppendUint64(b, v) }
+	for _, off := range w.cells {
+		word(w.r.data.plain(off))
+		word(w.r.data.plain(off + 8))
+	}
+	flag := func(f bool) uint64 {
+		if f {
+			return 1
+		}
+		return 0
 	}
 	for i := range w.actors {
 		a := &w.actors[i]
-		maphash.WriteComparable(&h, [...]uint64{uint64(a.op), uint64(a.pc), a.t, uint64(a.claim), a.p.limit, a.p.start, a.p.pad})
-		maphash.WriteComparable(&h, [...]bool{a.dead, a.condemned, a.repaired})
+		for _, v := range [...]uint64{
+			uint64(a.op), uint64(a.pc), a.t, uint64(a.claim), a.p.limit, a.p.start, a.p.pad, flag(a.dead), flag(a.condemned), flag(a.repaired),
+		} {
+			word(v)
+		}
 	}
 	for _, c := range w.claims {
-		maphash.WriteComparable(&h, [...]uint64{uint64(c.owner), c.start, c.end, c.data})
-		maphash.WriteComparable(&h, [...]bool{c.done, c.filed})
+		for _, v := range [...]uint64{uint64(c.owner), c.start, c.end, c.data, flag(c.done), flag(c.filed)} {
+			word(v)
+		}
 	}
-	maphash.WriteComparable(&h, w.deaths)
-	return h.Sum64()
+	word(uint64(w.deaths))
+	w.buf = b
+	return maphash.Bytes(w.seed, b)
 }
 
 // search tries everything that can happen next.
@@ -357,7 +374,9 @@ func (w *world) walk(tail uint64) {
 }
 
 // explore searches everything that publishers with these claims can do from start on.
-func explore(t *testing.T, start Position, deaths int, ops ...[]searchOp) {
+//
+// unit is what all claims are a multiple of, in cells.
+func explore(t *testing.T, start Position, unit uint64, deaths int, ops ...[]searchOp) {
 	t.Helper()
 	c := Config{Capacity: MinCapacity, Publishers: len(ops), Subscribers: 1, Groups: 1, Start: start, Key: 99}
 	m := heapMemory(t, c)
@@ -366,6 +385,13 @@ func explore(t *testing.T, start Position, deaths int, ops ...[]searchOp) {
 	w := &world{t: t, r: r, m: m, seen: map[uint64]bool{}, deaths: deaths, seed: maphash.MakeSeed()}
 	for i, o := range ops {
 		w.actors = append(w.actors, actor{p: *publisher(t, r, i), ops: o, claim: -1})
+	}
+	// Claims begin at multiples of unit; behind the last one come the frames of the new
+	// tenants of the slots, one cell each.
+	for at := uint64(0); at < min(24*unit, 64); at++ {
+		if at%unit < 4 {
+			w.cells = append(w.cells, uint64(start.Add(at*CellSize))&r.mask)
+		}
 	}
 	w.search()
 	t.Logf("%d states, %d ends, %d holes filled, repair put off %d times", len(w.seen), w.ends, w.filled, w.pended)
@@ -391,7 +417,7 @@ func TestEveryDeathOfTwo(t *testing.T) {
 	for _, left := range lefts {
 		for _, ops := range [][2]searchOp{{oneCell, oneCell}, {twoFrames, oneCell}, {shortened, twoFrames}, {twoCells, shortened}} {
 			t.Run(fmt.Sprintf("%d before the wrap, %v", left, ops), func(t *testing.T) {
-				explore(t, starts[2]+Position(4096-(uint64(starts[2])+left*64)%4096), 2, []searchOp{ops[0], ops[1]}, []searchOp{ops[1], ops[0]})
+				explore(t, starts[2]+Position(4096-(uint64(starts[2])+left*64)%4096), 1, 2, []searchOp{ops[0], ops[1]}, []searchOp{ops[1], ops[0]})
 			})
 		}
 	}
@@ -405,7 +431,7 @@ func TestEveryDeathOfThree(t *testing.T) {
 	}
 	for _, left := range []uint64{8, 1} {
 		t.Run(fmt.Sprintf("%d before the wrap", left), func(t *testing.T) {
-			explore(t, Position(4096-left*64), deaths, []searchOp{oneCell}, []searchOp{twoFrames}, []searchOp{shortened})
+			explore(t, Position(4096-left*64), 1, deaths, []searchOp{oneCell}, []searchOp{twoFrames}, []searchOp{shortened})
 		})
 	}
 }
@@ -413,6 +439,6 @@ func TestEveryDeathOfThree(t *testing.T) {
 // TestEveryDeathWithLaps: claims of a quarter of the ring, so that what is left open, and
 // intents that are stale, meet the next lap.
 func TestEveryDeathWithLaps(t *testing.T) {
-	explore(t, starts[1]&^(16*64-1), 1, []searchOp{quarter, quarter, quarter}, []searchOp{quarter, quarter, quarter})
-	explore(t, 0, 2, []searchOp{quarter}, []searchOp{quarter, quarter, quarter, quarter, quarter, quarter})
+	explore(t, starts[1]&^(16*64-1), 16, 1, []searchOp{quarter, quarter, quarter}, []searchOp{quarter, quarter, quarter})
+	explore(t, 0, 16, 2, []searchOp{quarter}, []searchOp{quarter, quarter, quarter, quarter, quarter, quarter})
 }

@@ -49,9 +49,10 @@ func (t *stream) polled(n int, size uint64, dry, waited bool) {
 // as large as the last one; if they are not, or no more come, it waits its time out.
 func (s *Subscriber) trail() {
 	at := s.pos + min(s.stream.size*streamAhead, (s.mask+1)/8&^(CellSize-1))
-	word, stamp := s.data.word(at&s.mask), stampOf(at, s.key)
+	off, stamp := at&s.mask, stampOf(at, s.key)
 	for range streamLooks {
-		if word.Load() == stamp {
+		// A probe, because any byte of a frame may be written there just now.
+		if s.data.probe(off) == stamp {
 			return
 		}
 		arch.Pause(streamPause)

@@ -303,7 +303,7 @@ func (s *Subscriber) Ready() bool {
 	if s.closed || s.behind {
 		return true
 	}
-	if s.data.word(s.pos&s.mask).Load() == stampOf(s.pos, s.key) {
+	if s.data.probe(s.pos&s.mask) == stampOf(s.pos, s.key) {
 		return true
 	}
 	if s.policy == Reliable {
