@@ -147,8 +147,16 @@ func TestPublisherStoppedInAClaim(t *testing.T) {
 				p.Signal(contSignal)
 				p.do(end, "ok")
 				var got []string
+				var gap *client.GapError
 				for reader != nil && (len(got) == 0 || got[len(got)-1] != "through") {
 					f, err := reader.Next(t.Context())
+					if policy == "lossy" && gap == nil && errors.As(err, &gap) {
+						// "through" was one frame more than the ring holds beside the one that is to be read.
+						if len(got) != 0 || gap.From != 64 {
+							t.Errorf("%v, behind %d frames", err, len(got))
+						}
+						continue
+					}
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -157,7 +165,7 @@ func TestPublisherStoppedInAClaim(t *testing.T) {
 				if err := <-published; err != nil {
 					t.Error(err)
 				}
-				if reader == nil {
+				if reader == nil || gap != nil {
 					return
 				}
 				if end == "commit 0" {
