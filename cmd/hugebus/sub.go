@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -34,6 +36,8 @@ tells on standard error (and in JSON) exactly what it missed; --evict-after wait
 long, and makes it lossy then. With --group it is one of several workers: each frame goes to one
 member of the group, and is acknowledged when it was written; what a member did not finish goes
 to another one.
+
+Ctrl-C and SIGTERM end it: what it has taken is written first.
 
 Formats: line (payload and newline), hex, json (an object in each line), raw (payloads only).`,
 		Example: `  hugebus sub orders
@@ -126,6 +130,11 @@ func (a *app) sub(cmd *cobra.Command, topic string, f subFlags) error {
 	if err != nil {
 		return stopped(e, err)
 	}
+	defer context.AfterFunc(e.abort, func() {
+		// A write to a pipe that nobody reads does not come back.
+		a.say("hugebus: %v: standard output is not read", context.Cause(e.abort))
+		os.Exit(statusFailed)
+	})()
 	_, err = pump.Copy(e.stop, src, pump.Sink{
 		W: a.out, Format: p.format, Count: f.count, Acknowledge: f.group != "",
 		Notice: func(text string) { a.say("hugebus: %s", text) },
