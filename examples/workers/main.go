@@ -24,17 +24,13 @@ func main() {
 	ctx := context.Background()
 	bus, err := client.Dial(ctx, client.Options{})
 	check(err)
-	defer bus.Close()
 
-	var done sync.WaitGroup // of jobs
+	var done, stopped sync.WaitGroup // of jobs, of workers
 	done.Add(jobs)
-	var stopped sync.WaitGroup // of workers
 	for id := range workers {
 		group, err := bus.Group(ctx, "jobs", "workers", client.GroupOptions{Name: fmt.Sprint("worker-", id)})
 		check(err)
 		stopped.Go(func() { work(ctx, id, group, &done) })
-		defer stopped.Wait()
-		defer group.Close()
 	}
 
 	pub, err := bus.Publisher(ctx, "jobs", client.PublisherOptions{})
@@ -43,6 +39,8 @@ func main() {
 		check(pub.Publish(ctx, fmt.Appendf(nil, "job %d", i)))
 	}
 	done.Wait()
+	check(bus.Close()) // ends the workers, too
+	stopped.Wait()
 }
 
 var errNotNow = errors.New("not now")
