@@ -180,7 +180,7 @@ func (s *Subscriber) Policy() Policy {
 
 // Poll hands up to limit frames to fn, in order, and then moves the cursor. It returns
 // how many frames fn took, and does not wait for any, but behind a stream that it has caught up with it
-// may hold back for some two microseconds, so that frames come in runs (stream.go).
+// may hold back for some five microseconds, so that frames come in runs (stream.go).
 // Payloads are valid until fn returns.
 //
 // An error from fn ends Poll with that error; the frame that fn refused is the first
@@ -190,17 +190,18 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	if s.policy != Reliable || s.behind || !s.joined || s.closed {
 		return s.pollOther(limit, fn)
 	}
-	hot := s.stream.hot()
-	if hot {
-		s.trail()
+	late := false
+	if s.stream.hot() {
+		if late = !s.trail(); !late {
+			limit = min(limit, streamAhead/4)
+		}
 	}
-	pos, n, size, dry := s.pos, 0, uint64(0), false
+	pos, n, size := s.pos, 0, uint64(0)
 	var err error
 	for n < limit {
 		off := pos & s.mask
 		// SYNC(commit): acquire
 		if s.data.word(off).Load() != stampOf(pos, s.key) {
-			dry = true
 			break
 		}
 		h := header(s.data.plain(off + offMeta))
@@ -232,7 +233,7 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 			break
 		}
 	}
-	s.stream.polled(n, size, dry, hot)
+	s.stream.polled(n, size, late)
 	if pos != s.pos {
 		s.advance(pos, n)
 	}
@@ -306,6 +307,7 @@ func (s *Subscriber) Ready() bool {
 	if s.data.probe(s.pos&s.mask) == stampOf(s.pos, s.key) {
 		return true
 	}
+	s.stream.cool()
 	if s.policy == Reliable {
 		return false
 	}
