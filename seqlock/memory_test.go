@@ -7,7 +7,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hugebus/hugebus/internal/testutil"
+	"github.com/hugebus/hugebus/shm"
 )
+
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 // memory is a place to run a suite in: the heap, which the race detector watches, or a real mapping, which it does not.
 type memory struct {
@@ -19,8 +24,30 @@ type memory struct {
 func (m memory) counter() *Counter { return counterAt(&m.words[0]) }
 
 // memories returns n zeroed words in every kind of memory there is.
-func memories(_ *testing.T, n int) []memory {
-	return []memory{{"heap", make([]atomic.Uint64, n)}}
+func memories(t *testing.T, n int) []memory {
+	t.Helper()
+	return []memory{{"heap", make([]atomic.Uint64, n)}, {"mapping", wordsOf(t, mapping(t), n)}}
+}
+
+// mapping returns a small segment.
+func mapping(t *testing.T) *shm.Segment {
+	t.Helper()
+	s, err := shm.Create(shm.Options{Name: "seqlock-test", Size: 4096, Pages: shm.Pages4KiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// wordsOf returns the first n words of a segment.
+func wordsOf(t testing.TB, s *shm.Segment, n int) []atomic.Uint64 {
+	t.Helper()
+	words, err := Words(s.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return words[:n]
 }
 
 func yield() { runtime.Gosched() }
