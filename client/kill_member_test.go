@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -41,6 +42,7 @@ func membersKilledAtAnyPoint(t *testing.T, w *world) {
 	})
 	parallel(t, "in its handler", w, memberDiesInItsHandler)
 	parallel(t, "all members", w, allMembersDie)
+	parallel(t, "stopped at a stale head", w, memberIsStoppedAtAStaleHead)
 	parallel(t, "dead letters", w, frameThatKillsGoesToDeadLetters)
 	parallel(t, "dead letters beside a living member", w, livingMemberIsSparedADeadLetter)
 }
@@ -107,6 +109,34 @@ func adopterDies(t *testing.T, w *world, point string, left ...string) {
 	w.dying(t, topic, point).Kill()
 	w.attached(t, topic, 1, 0)
 	want(t, "the third member", drain(t, w.member(t, topic, "g")), append(left, "f4", "f5", "f6")...)
+}
+
+// memberIsStoppedAtAStaleHead: it has found a frame and is about to read its header. Another member finishes the frame,
+// and publishers write payload over it. That is not corruption, and it must get none of it.
+func memberIsStoppedAtAStaleHead(t *testing.T, w *world) {
+	topic, lane := six(t, w, client.TopicOptions{})
+	p := w.puppet(t, topic, ring.FailGroupFound+"=stop")
+	p.do("member g", "ok")
+	other := w.member(t, topic, "g")
+	want(t, "the other member", drain(t, other), "f1", "f2", "f3", "f4", "f5", "f6")
+	publish(t, lane, "f7") // not at the ring's start, where frames always begin
+	p.stops("poll 3", ring.FailGroupFound)
+	want(t, "the other member", drain(t, other), "f7")
+	large := bytes.Repeat([]byte{0xff}, 2000)
+	for range 16 {
+		if err := lane.TryPublish(large); err != nil {
+			t.Fatal(err)
+		}
+		drain(t, other)
+	}
+	publish(t, lane, "last")
+	p.Signal(contSignal)
+	if line := p.Line(); line == "" { // it may have to look again
+		p.do("poll 3", "last")
+	} else if line != "last" {
+		t.Errorf("the stopped member says %q, want last", line)
+	}
+	want(t, "the other member", drain(t, other))
 }
 
 // memberDiesInItsHandler, where no failpoint is.

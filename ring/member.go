@@ -27,6 +27,7 @@ const (
 
 // Failpoints of groups.
 const (
+	FailGroupFound       = "ring/group/found"
 	FailGroupAfterIntent = "ring/group/after-intent"
 	FailGroupAfterHead   = "ring/group/after-head"
 	FailGroupMidWork     = "ring/group/mid-work"
@@ -191,6 +192,7 @@ func (m *Member) find(start uint64, limit int) (uint64, error) {
 			break
 		}
 		arch.LoadLoad() // SYNC(commit): acquire
+		failpoint.Hit(FailGroupFound)
 		h := header(m.data.probe(off + offMeta))
 		if !h.sound(off, m.mask+1, m.max) {
 			if pos == start {
