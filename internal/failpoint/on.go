@@ -19,6 +19,7 @@ const exitStatus = 3
 var (
 	mu    sync.Mutex
 	hits  = make(map[string]int)
+	hooks = make(map[string]func())
 	armed = mustParse()
 )
 
@@ -35,8 +36,11 @@ func mustParse() map[string]spec {
 func Hit(name string) {
 	mu.Lock()
 	hits[name]++
-	n := hits[name]
+	n, hook := hits[name], hooks[name]
 	mu.Unlock()
+	if hook != nil {
+		hook()
+	}
 	if s, ok := armed[name]; ok && s.at == n {
 		act(name, s.action)
 	}
@@ -47,6 +51,18 @@ func Hits(name string) int {
 	mu.Lock()
 	defer mu.Unlock()
 	return hits[name]
+}
+
+// Do calls f at every hit of the failpoint, on the goroutine that hits it, until undo is called: a test of one process can
+// look at, or change, what is there at that instant, hold it there, or panic. Only in builds with the tag.
+func Do(name string, f func()) (undo func()) {
+	set := func(f func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		hooks[name] = f
+	}
+	set(f)
+	return func() { set(nil) }
 }
 
 func act(name, action string) {

@@ -27,3 +27,16 @@ func TestOnCountsEveryHit(t *testing.T) {
 		t.Errorf("%d hits counted of 400", got)
 	}
 }
+
+func TestDo(t *testing.T) {
+	calls := 0
+	undo := failpoint.Do("done", func() { calls++ })
+	failpoint.Hit("done")
+	failpoint.Hit("another")
+	failpoint.Hit("done")
+	undo()
+	failpoint.Hit("done")
+	if calls != 2 || failpoint.Hits("done") != 3 {
+		t.Errorf("%d calls in %d hits", calls, failpoint.Hits("done"))
+	}
+}
