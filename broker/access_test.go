@@ -19,7 +19,7 @@ func mustAccess(t *testing.T, rules ...Rule) *access {
 }
 
 func TestAccessMatrix(t *testing.T) {
-	const alice, bob, carol = 4711, 4712, 4713
+	const alice, bob, carol, dave = 4711, 4712, 4713, 4714 // dave has no rule of his own
 	const traders = 900
 	a := mustAccess(t,
 		Rule{Name: "alice writes orders", Topics: []string{"orders.*"}, Users: []string{"4711"}, Allow: []Right{Publish, Create}},
@@ -33,7 +33,7 @@ func TestAccessMatrix(t *testing.T) {
 		"alice":  {UID: alice},
 		"bob":    {UID: bob, Groups: []uint32{5, traders}}, // supplementary
 		"carol":  {UID: carol, GID: traders},               // primary
-		"nobody": {UID: 65534},
+		"dave":   {UID: dave},
 	}
 	allowed := map[string]string{ // who topic -> rights
 		"alice orders.eu": "publish create",
@@ -44,7 +44,7 @@ func TestAccessMatrix(t *testing.T) {
 		"carol orders.eu": "subscribe",
 		"carol trades":    "subscribe",
 		"carol news":      "subscribe",
-		"nobody news":     "subscribe",
+		"dave news":       "subscribe",
 	}
 	for name, id := range who {
 		for _, topic := range []string{"orders.eu", "orders", "trades", "news", "secret"} {

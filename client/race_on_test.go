@@ -1,0 +1,6 @@
+//go:build race
+
+package client_test
+
+// raceEnabled is true in builds with the race detector.
+const raceEnabled = true
