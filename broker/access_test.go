@@ -28,12 +28,12 @@ func TestAccessMatrix(t *testing.T) {
 		Rule{Name: "bob runs trades", Topics: []string{"trades"}, Users: []string{"4712"}, Allow: []Right{Admin}},
 	)
 	who := map[string]control.Identity{
-		"root":   {UID: 0},
-		"self":   {UID: uint32(os.Geteuid())},
-		"alice":  {UID: alice},
-		"bob":    {UID: bob, Groups: []uint32{5, traders}}, // supplementary
-		"carol":  {UID: carol, GID: traders},               // primary
-		"dave":   {UID: dave},
+		"root":  {UID: 0},
+		"self":  {UID: uint32(os.Geteuid())},
+		"alice": {UID: alice},
+		"bob":   {UID: bob, Groups: []uint32{5, traders}}, // supplementary
+		"carol": {UID: carol, GID: traders},               // primary
+		"dave":  {UID: dave},
 	}
 	allowed := map[string]string{ // who topic -> rights
 		"alice orders.eu": "publish create",
