@@ -95,7 +95,7 @@ func tortureAtFailpoints(t *testing.T, w *world) {
 }
 
 func tortureWithKills(t *testing.T, w *world, arm func(random *rand.Rand, points []string) string) {
-	const publishers, kills = 4, 30
+	const publishers, kills = 4, 20
 	length := duration(t)
 	random := rand.New(rand.NewPCG(uint64(testutil.Seed(t)), 0))
 	f := newFleet(t, w, publishers, true)
