@@ -118,10 +118,14 @@ func (c *Client) markRemoved(topicID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, m := range c.mappings {
+		if key.topicID == topicID {
+			m.gone.Store(true)
+		}
+	}
+	for key, m := range c.mappings {
 		if key.topicID != topicID {
 			continue
 		}
-		m.gone.Store(true)
 		for _, b := range []*doorbell.Bell{m.subBell, m.pubBell} {
 			_ = b.Ring() // fails only when closed, and then nobody sleeps
 		}
