@@ -147,6 +147,10 @@ func (r *Ring) firstFrame(at Position, start Start) Position {
 		at = earliest // only who does not gate
 	}
 	if start.kind == startAt && at.Before(start.pos) {
+		// Only a hostile publisher's tail, which went back meanwhile, is further away.
+		if start.pos.Sub(at) > int64(r.cfg.Capacity) {
+			at = start.pos - Position(r.cfg.Capacity)
+		}
 		if frame, ok := r.frameFrom(at, start.pos); ok {
 			return frame
 		}
