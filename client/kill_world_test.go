@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hugebus/hugebus/broker"
 	"github.com/hugebus/hugebus/client"
@@ -40,7 +41,9 @@ func newWorld(t testing.TB) *world {
 func (w *world) withFailpoints(t *testing.T) *world {
 	t.Helper()
 	if !failpoint.Enabled { // else this one has them
+		began := time.Now()
 		w.binary = testutil.BuildTagged(t, "github.com/hugebus/hugebus/client", "failpoint")
+		t.Logf("the binary with failpoints took %v to build", time.Since(began).Round(time.Millisecond))
 	}
 	return w
 }
