@@ -13,8 +13,8 @@ import (
 // own place in the topic's total order, in which its own frames keep theirs. The one
 // method that any goroutine may call is Close.
 //
-// After the topic's removal every method returns ErrTopicRemoved, and after Close
-// os.ErrClosed.
+// After the topic's removal every method returns ErrTopicRemoved, after a broker has given
+// the lane up ErrDetached, and after Close os.ErrClosed.
 type Lane struct {
 	guard guard
 	p     *ring.Publisher
@@ -31,13 +31,16 @@ func newLane(att *attachment, how Wait) (*Lane, error) {
 		return nil, err
 	}
 	l := &Lane{p: p, att: att, watch: ring.NewStallWatch(att.ring)}
-	l.fits = func() bool { return l.att.removed() || l.guard.closed.Load() != 0 || l.p.Fits(l.need) }
+	l.fits = func() bool { return l.att.over() || l.guard.closed.Load() != 0 || l.p.Fits(l.need) }
 	l.room, err = att.sleeper(att.pubBell, att.ring.PublisherSleepers(), att.ring.Config().Publishers, how, func() {})
 	if err != nil {
 		return nil, err
 	}
 	l.guard.init(att.barriers.Private, func() {
-		_ = l.p.Close()
+		if att.lost() {
+			l.p.Abandon()
+		}
+		_ = l.p.Close() // closed before, or now
 		l.room.close()
 		att.release()
 	})
@@ -121,7 +124,7 @@ type Claim struct {
 	// Payload is the room. It is not zeroed, and must not be touched after Commit or Abort.
 	Payload []byte
 	c       ring.Claim
-	g       *guard
+	l       *Lane
 	done    func() // for claims of a Publisher
 }
 
@@ -136,7 +139,7 @@ func (l *Lane) TryClaim(n int) (Claim, error) {
 		l.guard.exit()
 		return Claim{}, l.failed(err, n)
 	}
-	return Claim{Payload: c.Payload, c: c, g: &l.guard}, nil
+	return Claim{Payload: c.Payload, c: c, l: l}, nil
 }
 
 // Claim is TryClaim, but waits while the topic is full, until ctx ends.
@@ -158,6 +161,9 @@ func (c Claim) Commit() error { return c.CommitN(len(c.Payload)) }
 // CommitN makes the first n bytes of the payload the frame. ErrTooLarge: n is above
 // what was claimed; the claim stays open.
 func (c Claim) CommitN(n int) error {
+	if c.l != nil && c.l.att.lost() {
+		return c.abandon()
+	}
 	err := c.c.CommitN(n)
 	if err == nil {
 		c.leave()
@@ -167,6 +173,9 @@ func (c Claim) CommitN(n int) error {
 
 // Abort gives the room up. Readers skip it.
 func (c Claim) Abort() error {
+	if c.l != nil && c.l.att.lost() {
+		return c.abandon()
+	}
 	err := c.c.Abort()
 	if err == nil {
 		c.leave()
@@ -174,8 +183,17 @@ func (c Claim) Abort() error {
 	return err
 }
 
+// abandon ends a claim whose room may be somebody else's.
+func (c Claim) abandon() error {
+	if err := c.c.Abandon(); err != nil {
+		return err
+	}
+	c.leave()
+	return ErrDetached
+}
+
 func (c Claim) leave() {
-	c.g.exit()
+	c.l.guard.exit()
 	if c.done != nil {
 		c.done()
 	}
@@ -192,8 +210,8 @@ func (l *Lane) Close() error {
 }
 
 func (l *Lane) enter() error {
-	if l.att.removed() {
-		return ErrTopicRemoved
+	if l.att.over() {
+		return l.att.why()
 	}
 	return l.guard.enter()
 }

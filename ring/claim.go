@@ -75,6 +75,16 @@ func (c Claim) Abort() error {
 	return nil
 }
 
+// Abandon ends the claim without touching the memory, for when its slot may be somebody
+// else's by now. ErrNotClaimed as for Abort.
+func (c Claim) Abandon() error {
+	if !c.open() {
+		return ErrNotClaimed
+	}
+	c.p.held = false
+	return nil
+}
+
 func (p *Publisher) abort() {
 	if p.pad == 0 {
 		p.stampPadding(p.start, p.size, 0)
