@@ -1,14 +1,15 @@
 package testutil
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -195,7 +196,7 @@ func (p *Proc) AtFailpoint(name string) {
 	p.t.Helper()
 	p.ExpectError("failpoint " + name)
 	Eventually(p.t, fmt.Sprintf("child %d is stopped at failpoint %s", p.Pid(), name), func() bool {
-		return state(p.Pid()) == "T"
+		return stopped(p.Pid())
 	})
 }
 
@@ -203,19 +204,23 @@ func (p *Proc) AtFailpoint(name string) {
 func (p *Proc) Halt() {
 	p.t.Helper()
 	p.Signal(syscall.SIGSTOP)
-	Eventually(p.t, fmt.Sprintf("child %d is stopped", p.Pid()), func() bool { return state(p.Pid()) == "T" })
+	Eventually(p.t, fmt.Sprintf("child %d is stopped", p.Pid()), func() bool { return stopped(p.Pid()) })
 }
 
-// state returns the letter that /proc has for a process's state, or "" if it is gone.
-func state(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
+// stopped reports whether the kernel has stopped all threads of a process; the first says so a little before the last.
+func stopped(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range stats {
+		stat, err := os.ReadFile(name)
+		if err != nil {
+			return false // a thread has just ended
+		}
+		// The second field is the program's name in parentheses, which may contain anything; the third is the state.
+		if after := stat[bytes.LastIndexByte(stat, ')')+1:]; !bytes.HasPrefix(after, []byte(" T ")) {
+			return false
+		}
 	}
-	// The second field is the program's name in parentheses, which may contain anything.
-	_, after, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-	letter, _, _ := strings.Cut(after, " ")
-	return letter
+	return len(stats) > 0
 }
 
 // Send writes a line to the child's standard input.
