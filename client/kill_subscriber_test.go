@@ -54,6 +54,7 @@ func TestBlockedPublisherGoesOnWhenTheSubscriberIsKilled(t *testing.T) {
 		}()
 		if i%2 == 1 { // the group gates until somebody finishes what the dead member held
 			puppets[1].Kill()
+			w.attached(t, topic, 1, 1)
 			drain(t, w.member(t, topic, "g"))
 		}
 		began := time.Now()
