@@ -11,8 +11,16 @@ import (
 
 	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/doorbell"
+	"github.com/hugebus/hugebus/internal/failpoint"
 	"github.com/hugebus/hugebus/internal/sys"
 	"github.com/hugebus/hugebus/ring"
+)
+
+// Failpoints of attaching: the broker has given a slot; its memory is mapped; it is about to be given back.
+const (
+	FailAttachReplied = "client/attach/replied"
+	FailAttached      = "client/attach/attached"
+	FailBeforeDetach  = "client/detach/before-request"
 )
 
 // An attachment is a slot of a topic that the broker gave to this client.
@@ -85,6 +93,7 @@ func (c *Client) attach(ctx context.Context, o attachOptions) (*attachment, erro
 			}
 			continue
 		}
+		failpoint.Hit(FailAttachReplied)
 		return c.attachedTo(o, reply, held, files)
 	}
 }
@@ -111,6 +120,7 @@ func (c *Client) attachedTo(o attachOptions, reply control.AttachReply, held *ma
 	closing := c.closing
 	c.attached[a] = struct{}{}
 	c.mu.Unlock()
+	failpoint.Hit(FailAttached)
 	if closing {
 		a.release()
 		return nil, os.ErrClosed
@@ -143,6 +153,7 @@ func (a *attachment) release() {
 		c.mu.Lock()
 		delete(c.attached, a)
 		c.mu.Unlock()
+		failpoint.Hit(FailBeforeDetach)
 		if err := c.askDetach(a.id); err != nil {
 			c.log.Warn("hugebus: broker does not take an attachment back", "topic", a.topic, "kind", a.kind, "error", err)
 		}

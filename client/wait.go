@@ -60,6 +60,8 @@ func ParseWait(name string) (Wait, error) {
 const (
 	FailSleepAfterBit = "client/sleep/after-bit"
 	FailSleepUnbound  = "client/sleep/unbounded"
+	FailSleepArmed    = "client/sleep/armed" // every ring is noticed from here on
+	FailSleepWoken    = "client/sleep/woken"
 )
 
 const (
@@ -196,6 +198,7 @@ func (s *sleeper) sleep(ctx context.Context, until time.Time, ready func() bool)
 		}
 		s.settle, s.failed = !bounded && !s.fenced, nil
 		rung, err := s.bell.Wait(deadline, s.armed)
+		failpoint.Hit(FailSleepWoken)
 		if s.failed != nil {
 			s.up()
 			return fmt.Errorf("client: sleep: %w", s.failed)
@@ -239,6 +242,7 @@ func (s *sleeper) arm() bool {
 			return true
 		}
 	}
+	failpoint.Hit(FailSleepArmed)
 	return s.ready()
 }
 

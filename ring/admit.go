@@ -3,6 +3,8 @@ package ring
 import (
 	"fmt"
 	"math/bits"
+
+	"github.com/hugebus/hugebus/internal/failpoint"
 )
 
 // The broker's side: who may use which slot. One goroutine of one process at a time may
@@ -72,6 +74,7 @@ func (r *Ring) ReleaseSubscriber(i int) error {
 		return fmt.Errorf("%w: subscriber slot %d of %d", ErrSlot, i, len(r.subscribers))
 	}
 	r.gating.clear(i)
+	failpoint.Hit(FailReleased)
 	s := &r.subscribers[i]
 	s.state.Store(s.state.Load()&^subState | subFree)
 	return nil

@@ -48,6 +48,7 @@ func (c Claim) CommitN(n int) error {
 	at := p.start + p.pad
 	if rest := p.size - size; rest != 0 {
 		p.stampPadding(at+size, rest, flagInner)
+		failpoint.Hit(FailRestPadded)
 	}
 	failpoint.Hit(FailBeforeCommit)
 	flags := uint8(0)
@@ -76,6 +77,7 @@ func (c Claim) Abort() error {
 }
 
 func (p *Publisher) abort() {
+	failpoint.Hit(FailBeforeAbort)
 	if p.pad == 0 {
 		p.stampPadding(p.start, p.size, 0)
 	} else {

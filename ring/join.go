@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hugebus/hugebus/internal/arch"
+	"github.com/hugebus/hugebus/internal/failpoint"
 )
 
 // Where a subscription or group starts.
@@ -63,13 +64,16 @@ func (r *Ring) join(cursor *atomic.Uint64, start Start, activate func(), wait fu
 		return 0, err
 	}
 	cursor.Store(uint64(at))
+	failpoint.Hit(FailJoinCursor)
 	if activate != nil {
 		activate()
+		failpoint.Hit(FailJoinGates)
 		if at, err = r.raise(cursor, at, wait); err != nil {
 			return 0, err
 		}
 	}
 	at = r.firstFrame(at, start)
+	failpoint.Hit(FailJoinFound)
 	cursor.Store(uint64(at))
 	return at, nil
 }
@@ -84,11 +88,14 @@ func (r *Ring) joinLatest(cursor *atomic.Uint64, activate func(), wait func() er
 	if activate == nil {
 		return at, nil
 	}
+	failpoint.Hit(FailJoinCursor)
 	activate()
+	failpoint.Hit(FailJoinGates)
 	for {
 		was := at
 		at = r.Tail()
 		cursor.Store(uint64(at))
+		failpoint.Hit(FailJoinRaised)
 		if r.Tail().Sub(was) <= int64(r.cfg.Capacity) {
 			return at, nil
 		}
@@ -127,6 +134,7 @@ func (r *Ring) raise(cursor *atomic.Uint64, at Position, wait func() error) (Pos
 		}
 		at = reach - Position(r.cfg.Capacity)
 		cursor.Store(uint64(at))
+		failpoint.Hit(FailJoinRaised)
 		if first {
 			continue
 		}

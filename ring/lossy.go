@@ -2,6 +2,7 @@ package ring
 
 import (
 	"github.com/hugebus/hugebus/internal/arch"
+	"github.com/hugebus/hugebus/internal/failpoint"
 	"github.com/hugebus/hugebus/internal/invariants"
 )
 
@@ -47,6 +48,7 @@ func (c *copies) take(data region, off, n uint64) ([]byte, bool) {
 // pollCopy is Poll for lossy, evicting and evicted subscribers.
 func (s *Subscriber) pollCopy(limit int, fn func(Frame) error) (int, error) {
 	end, err := s.gather(limit)
+	failpoint.Hit(FailCopied)
 	arch.LoadLoad() // SYNC(tail): acquire, after the copy
 	tail := s.r.Tail()
 	if tail.Sub(Position(s.pos)) > int64(s.mask+1) {

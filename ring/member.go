@@ -177,6 +177,7 @@ func (m *Member) help(head uint64) {
 	word := slot.claim.Load()
 	if word&claimState == claimIntent && slot.end.Load() == head&^claimState {
 		slot.claim.CompareAndSwap(word, word&^claimState|claimHeld)
+		failpoint.Hit(FailGroupHelped)
 	}
 }
 
@@ -229,6 +230,7 @@ func (m *Member) work(limit int, fn func(Frame) error) (int, error) {
 	}
 	if at == m.end || err == ErrCorrupt || m.group.file(at, m.end, m.again, m.id) {
 		m.claimed = false
+		failpoint.Hit(FailGroupBeforeIdle)
 		m.r.publish(&m.slot.claim, claimIdle) // SYNC(cursor): release
 	}
 	m.finish(n, at != m.end)

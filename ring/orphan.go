@@ -51,6 +51,7 @@ func (g *groupRecord) file(start, end uint64, count uint16, by uint64) bool {
 			continue
 		}
 		w = w.next(orphanFilling, by, count)
+		failpoint.Hit(FailOrphanFilling)
 		e.start.Store(start)
 		e.end.Store(end)
 		// The bit goes before the offer, so that every entry on offer has it: a member
@@ -58,7 +59,9 @@ func (g *groupRecord) file(start, end uint64, count uint16, by uint64) bool {
 		// and die, and ReapMember frees what is taken and has no bit. The owner stays in
 		// the word: if it dies before the offer, its claim word still covers the range.
 		g.orphans.Or(1 << i) // SYNC(orphan): release
+		failpoint.Hit(FailOrphanBit)
 		e.word.Store(uint64(w.next(orphanOffered, by, count)))
+		failpoint.Hit(FailOrphanOffered)
 		return true
 	}
 	return false
@@ -70,6 +73,7 @@ func (g *groupRecord) release(i int) {
 	w := orphanWord(e.word.Load())
 	// The bit goes first: who files a range here next sets it again.
 	g.orphans.And(^uint64(1 << i))
+	failpoint.Hit(FailOrphanReleasing)
 	e.word.Store(uint64(w.next(orphanFree, 0, 0)))
 }
 

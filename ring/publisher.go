@@ -137,8 +137,10 @@ func (p *Publisher) reserve(need uint64) error {
 // (fenced on both sides, see join.go).
 func (p *Publisher) refresh(need, end uint64) bool {
 	p.slot.counter.Begin()
+	failpoint.Hit(FailLimitOdd)
 	p.limit = p.r.limit(p.index, need)
 	p.slot.limit.Store(p.limit)
+	failpoint.Hit(FailLimitStored)
 	p.slot.counter.End()
 	return int64(p.limit-end) >= 0
 }
@@ -177,6 +179,7 @@ func (p *Publisher) withdraw() {
 		return
 	}
 	p.forget()
+	failpoint.Hit(FailWithdrawn)
 	p.wake()
 }
 
@@ -185,6 +188,7 @@ func (p *Publisher) withdraw() {
 func (p *Publisher) settle(n uint64) {
 	failpoint.Hit(FailAfterCommit)
 	p.forget()
+	failpoint.Hit(FailForgotten)
 	p.frames += n
 	arch.StoreRelease(&p.slot.frames, p.frames)
 	p.wake()
@@ -263,6 +267,7 @@ func (p *Publisher) TryPublish(payload []byte) error {
 	arch.StoreRelease(p.data.word(off), stampOf(t, p.key)) // SYNC(commit): release
 	failpoint.Hit(FailAfterCommit)
 	arch.StoreRelease(&p.slot.intent, 0)
+	failpoint.Hit(FailForgotten)
 	p.frames++
 	arch.StoreRelease(&p.slot.frames, p.frames)
 	if p.sleepers.Load()|p.room.Load() != 0 { // SYNC(sleep), as in wake

@@ -3,6 +3,8 @@ package ring
 import (
 	"fmt"
 	"math/bits"
+
+	"github.com/hugebus/hugebus/internal/failpoint"
 )
 
 // A Reaped says what ReapMember found.
@@ -56,7 +58,9 @@ func (r *Ring) ReapMember(g, member int) (Reaped, error) {
 			done.Orphaned, done.From, done.To = true, Position(start), Position(end)
 		}
 	}
+	failpoint.Hit(FailReapFiled)
 	slot.claim.Store(claimIdle) // SYNC(orphan): after the entry is visible
+	failpoint.Hit(FailReapIdle)
 	rec.members.And(^uint64(1 << member))
 	return done, nil
 }

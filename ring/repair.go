@@ -31,6 +31,7 @@ func (r *Ring) CondemnPublisher(i int) error {
 		return fmt.Errorf("%w: publisher slot %d of %d is not in use", ErrSlot, i, len(r.publishers))
 	}
 	r.publishers[i].state.Store(pubDead)
+	failpoint.Hit(FailRepairCondemned)
 	return nil
 }
 
@@ -60,6 +61,7 @@ func (r *Ring) RepairPublisher(i int) (Repair, error) {
 			if !r.settled(at) {
 				to := r.hole(at)
 				r.fillHole(at, to, i)
+				failpoint.Hit(FailRepairFilled)
 				done = Repair{Filled: true, From: at, To: to}
 			}
 		}
@@ -156,6 +158,7 @@ func (r *Ring) free(i int) {
 	p := &r.publishers[i]
 	// The intent goes first: as long as it stands it keeps others from lapping the hole.
 	arch.StoreRelease(&p.intent, 0)
+	failpoint.Hit(FailRepairMidFree)
 	p.counter.Reset()
 	r.active.clear(i)
 	p.state.Store(pubFree)

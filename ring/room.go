@@ -1,6 +1,10 @@
 package ring
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/hugebus/hugebus/internal/failpoint"
+)
 
 // Room: a publisher may claim up to
 //
@@ -123,5 +127,9 @@ func (r *Ring) gateGroup(low *lowest, g *groupRecord) {
 func (s *subscriberSlot) evict(word uint64) bool {
 	// SYNC(evict): release. The state is seen before the subscriber's frames may be
 	// overwritten, which only a claim that ignores its cursor does.
-	return word&subState == subJoined && s.state.CompareAndSwap(word, word&^subState|subEvicted)
+	if word&subState != subJoined || !s.state.CompareAndSwap(word, word&^subState|subEvicted) {
+		return false
+	}
+	failpoint.Hit(FailAfterEvict)
+	return true
 }

@@ -161,6 +161,7 @@ func (s *Subscriber) Join(start Start, wait func() error) error {
 	if word := s.slot.state.Load(); word&subState == subReserved {
 		s.slot.state.CompareAndSwap(word, word&^subState|subJoined)
 	}
+	failpoint.Hit(FailJoined)
 	return nil
 }
 
@@ -248,6 +249,7 @@ func (s *Subscriber) advance(pos uint64, n int) {
 	arch.StoreRelease(&s.slot.frames, s.frames)
 	// SYNC(cursor): release. The payloads were read before publishers may write there.
 	s.r.publish(&s.slot.cursor, pos)
+	failpoint.Hit(FailAfterCursor)
 	if s.room.Load() != 0 {
 		ringFor(s.room, s.bell)
 	}
@@ -268,6 +270,7 @@ func (r *Ring) publish(word *atomic.Uint64, v uint64) {
 // word to those who have.
 func ringFor(sleepers *atomic.Uint64, bell Doorbell) {
 	if bell != nil && sleepers.Load() != 0 && sleepers.Swap(0) != 0 {
+		failpoint.Hit(FailRoomBeforeRing)
 		_ = bell.Ring() // cannot fail but by a closed bell
 	}
 }
@@ -293,6 +296,7 @@ func (s *Subscriber) evicted() bool {
 	if s.slot.state.Load()&subState != subEvicted { // SYNC(evict): acquire
 		return false
 	}
+	failpoint.Hit(FailEvictNoticed)
 	s.gates = false
 	s.r.gating.clear(s.index)
 	return true
