@@ -76,12 +76,6 @@ func (p *Publisher) commitBatch(payloads [][]byte) {
 		at += frameSize(uint64(len(b)))
 	}
 	p.fill(first&p.mask, payloads[0])
-	failpoint.Hit(FailBeforeCommit)
-	if p.pad == 0 {
-		p.stamp(first, meta(uint32(len(payloads[0])), kindData, 0, uint16(p.index)))
-	} else {
-		p.stamp(first, meta(uint32(len(payloads[0])), kindData, flagInner, uint16(p.index)))
-		p.stampPadding(p.start, p.pad, 0)
-	}
+	p.commit(kindData, uint64(len(payloads[0])))
 	p.settle(uint64(len(payloads)))
 }

@@ -45,20 +45,11 @@ func (c Claim) CommitN(n int) error {
 		return ErrTooLarge
 	}
 	size := frameSize(uint64(n))
-	at := p.start + p.pad
 	if rest := p.size - size; rest != 0 {
-		p.stampPadding(at+size, rest, flagInner)
+		p.stampPadding(p.start+p.pad+size, rest, flagInner)
 		failpoint.Hit(FailRestPadded)
 	}
-	failpoint.Hit(FailBeforeCommit)
-	flags := uint8(0)
-	if p.pad != 0 {
-		flags = flagInner
-	}
-	p.stamp(at, meta(uint32(n), kindData, flags, uint16(p.index)))
-	if p.pad != 0 {
-		p.stampPadding(p.start, p.pad, 0)
-	}
+	p.commit(kindData, uint64(n))
 	p.held = false
 	p.settle(1)
 	return nil
@@ -78,12 +69,7 @@ func (c Claim) Abort() error {
 
 func (p *Publisher) abort() {
 	failpoint.Hit(FailBeforeAbort)
-	if p.pad == 0 {
-		p.stampPadding(p.start, p.size, 0)
-	} else {
-		p.stampPadding(p.start+p.pad, p.size, flagInner)
-		p.stampPadding(p.start, p.pad, 0)
-	}
+	p.commit(kindPadding, p.size-HeaderSize)
 	p.held = false
 	p.settle(0)
 }

@@ -14,6 +14,7 @@ const (
 	FailAfterClaim   = "ring/publish/after-claim"
 	FailMidCopy      = "ring/publish/mid-copy"
 	FailBeforeCommit = "ring/publish/before-commit"
+	FailMidWrap      = "ring/publish/mid-wrap" // only of a claim that begins with padding
 	FailAfterCommit  = "ring/publish/after-commit"
 	FailBeforeRing   = "ring/publish/before-ring"
 )
@@ -285,17 +286,25 @@ func (p *Publisher) publishSlow(payload []byte) error {
 	if err := p.reserve(frameSize(n)); err != nil {
 		return err
 	}
-	at := p.start + p.pad
-	p.fill(at&p.mask, payload)
-	failpoint.Hit(FailBeforeCommit)
-	if p.pad == 0 {
-		p.stamp(at, meta(uint32(n), kindData, 0, uint16(p.index)))
-	} else {
-		p.stamp(at, meta(uint32(n), kindData, flagInner, uint16(p.index)))
-		p.stampPadding(p.start, p.pad, 0)
-	}
+	p.fill((p.start+p.pad)&p.mask, payload)
+	p.commit(kindData, n)
 	p.settle(1)
 	return nil
+}
+
+// commit stamps the first frame of the claim, of which everything else is written, and
+// last of all the claim's first stamp: the frame's, or that of the padding before it.
+func (p *Publisher) commit(kind uint8, length uint64) {
+	failpoint.Hit(FailBeforeCommit)
+	flags := uint8(0)
+	if p.pad != 0 {
+		flags = flagInner
+	}
+	p.stamp(p.start+p.pad, meta(uint32(length), kind, flags, uint16(p.index)))
+	if p.pad != 0 {
+		failpoint.Hit(FailMidWrap)
+		p.stampPadding(p.start, p.pad, 0)
+	}
 }
 
 // fill copies payload behind the header at offset off.

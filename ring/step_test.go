@@ -157,7 +157,7 @@ func stepOps() []stepOp {
 // TestStepPublishers: two publishers, one operation each, in every order; none, one or both
 // die; the broker repairs at once or in the end; a reader joins somewhere on the way.
 func TestStepPublishers(t *testing.T) {
-	hook(t, FailAfterIntent, FailAfterClaim, FailMidCopy, FailMidBatch, FailBeforeCommit, FailAfterCommit)
+	hook(t, FailAfterIntent, FailAfterClaim, FailMidCopy, FailMidBatch, FailBeforeCommit, FailMidWrap, FailAfterCommit)
 	ops := stepOps()
 	runs := 0
 	for i := range ops {
