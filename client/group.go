@@ -35,6 +35,7 @@ type GroupOptions struct {
 // When the topic is removed it reads what is left, and then returns
 // ErrTopicRemoved. After Close every method returns os.ErrClosed.
 type Group struct {
+	_     apart
 	guard guard
 	m     *ring.Member
 	wait  sleeper
@@ -47,6 +48,7 @@ type Group struct {
 	fn      func(Frame) error
 	refused error
 	last    uint16 // how often the refused frame was delivered before
+	_       apart
 }
 
 // Group joins a group of a topic, and makes both if they do not exist and the broker's
@@ -87,7 +89,7 @@ func newGroup(att *attachment, o GroupOptions) (*Group, error) {
 		return nil, err
 	}
 	g := &Group{m: m, att: att, batch: max(o.Batch, 1)}
-	g.ready = func() bool { return m.Ready() || att.removed() || g.guard.closed.Load() != 0 }
+	g.ready = func() bool { return m.Ready() || att.removed() || g.guard.closed() }
 	g.handle = g.handleOne
 	g.wait, err = att.sleeper(att.subBell, att.ring.SubscriberSleepers(), att.ring.Config().Subscribers, o.Wait, m.Missed)
 	if err != nil {

@@ -19,26 +19,55 @@ import (
 // closed. Whoever comes last releases, once. Without membarrier the user's stores are
 // full fences.
 type guard struct {
-	busy     atomic.Uint64
-	closed   atomic.Uint64
+	busy atomic.Uint64
+	// unusual holds what the hot path need not tell apart.
+	unusual  atomic.Uint64
 	fenced   bool
 	released atomic.Bool
 	release  func()
 }
 
+// The bits of unusual.
+const (
+	guardClosed = 1 << iota
+	guardFenced // without membarrier
+)
+
 // init readies g; release runs once, when it is closed and nobody is inside.
 func (g *guard) init(private bool, release func()) {
 	g.fenced, g.release = !private, release
+	if g.fenced {
+		g.unusual.Or(guardFenced)
+	}
 }
 
 // enter says that the caller is in the mapping, until exit. An error: it is closed, or
 // somebody else is inside.
 func (g *guard) enter() error {
-	if g.busy.Load() != 0 {
+	if g.used() {
 		return ErrInUse
 	}
-	g.setBusy(1)
-	if g.closed.Load() != 0 { // SYNC(guard): acquire
+	if !g.mark() {
+		return g.enterSlow()
+	}
+	return nil
+}
+
+// used, mark and enterSlow are the parts of enter, for the hottest calls: the first two
+// are small enough to be inlined, enter is not.
+func (g *guard) used() bool { return g.busy.Load() != 0 }
+
+// mark says that the caller is in the mapping. False: something is unusual, enterSlow goes on.
+func (g *guard) mark() bool {
+	arch.StoreRelease(&g.busy, 1)
+	return g.unusual.Load() == 0 // SYNC(guard): acquire
+}
+
+func (g *guard) enterSlow() error {
+	if g.fenced {
+		g.busy.Store(1)
+	}
+	if g.closed() {
 		g.exit()
 		return os.ErrClosed
 	}
@@ -47,24 +76,28 @@ func (g *guard) enter() error {
 
 // exit ends enter.
 func (g *guard) exit() {
-	g.setBusy(0)
-	if g.closed.Load() != 0 {
+	arch.StoreRelease(&g.busy, 0)
+	if g.unusual.Load() != 0 {
+		g.exitSlow()
+	}
+}
+
+func (g *guard) exitSlow() {
+	if g.fenced {
+		g.busy.Store(0)
+	}
+	if g.closed() {
 		g.free()
 	}
 }
 
-func (g *guard) setBusy(v uint64) {
-	if g.fenced {
-		g.busy.Store(v)
-		return
-	}
-	arch.StoreRelease(&g.busy, v)
-}
+// closed reports whether close was called.
+func (g *guard) closed() bool { return g.unusual.Load()&guardClosed != 0 }
 
 // close ends the use of what g guards. It does not wait for who is inside: that one
 // releases when it leaves. False: it was closed before.
 func (g *guard) close() bool {
-	if g.closed.Swap(1) != 0 { // SYNC(guard): release
+	if g.unusual.Or(guardClosed)&guardClosed != 0 { // SYNC(guard): release
 		return false
 	}
 	if !g.fenced {

@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"os"
+	"sync/atomic"
 	"time"
 
+	"github.com/hugebus/hugebus/internal/arch"
 	"github.com/hugebus/hugebus/ring"
 )
 
@@ -16,22 +18,37 @@ import (
 // After the topic's removal every method returns ErrTopicRemoved, and after Close
 // os.ErrClosed.
 type Lane struct {
+	_     apart
 	guard guard
 	p     *ring.Publisher
+	gone  *atomic.Bool // the topic was removed
 	room  sleeper
 	watch *ring.StallWatch
 	att   *attachment
 	need  int         // bytes of payload that a wait for room is for
 	fits  func() bool // built once, so that waiting allocates nothing
+
+	open    ring.Claim // the claim that is open
+	done    func()     // tells its Publisher that it is no longer
+	turn    uint64     // of TryClaim; tells which of tickets it has
+	tickets [claimTickets]ticket
+	_       apart
 }
+
+// apart keeps what one goroutine writes for every frame off the lines of its neighbours
+// on the heap.
+type apart [arch.FalseSharing]byte
 
 func newLane(att *attachment, how Wait) (*Lane, error) {
 	p, err := att.ring.Publisher(att.slot, ring.PublisherOptions{Doorbell: att.subBell, Room: att.pubBell})
 	if err != nil {
 		return nil, err
 	}
-	l := &Lane{p: p, att: att, watch: ring.NewStallWatch(att.ring)}
-	l.fits = func() bool { return l.att.removed() || l.guard.closed.Load() != 0 || l.p.Fits(l.need) }
+	l := &Lane{p: p, att: att, gone: &att.mem.gone, watch: ring.NewStallWatch(att.ring)}
+	for i := range l.tickets {
+		l.tickets[i].l = l
+	}
+	l.fits = func() bool { return l.att.removed() || l.guard.closed() || l.p.Fits(l.need) }
 	l.room, err = att.sleeper(att.pubBell, att.ring.PublisherSleepers(), att.ring.Config().Publishers, how, func() {})
 	if err != nil {
 		return nil, err
@@ -54,8 +71,16 @@ func (l *Lane) MaxPayload() int { return l.p.MaxPayload() }
 // TryPublish copies payload into the topic as one frame, without waiting and without
 // allocating. ErrBackpressure: the topic is full. ErrTooLarge: a *TooLargeError.
 func (l *Lane) TryPublish(payload []byte) error {
-	if err := l.enter(); err != nil {
-		return err
+	if l.gone.Load() {
+		return ErrTopicRemoved
+	}
+	if l.guard.used() {
+		return ErrInUse
+	}
+	if !l.guard.mark() {
+		if err := l.guard.enterSlow(); err != nil {
+			return err
+		}
 	}
 	err := l.p.TryPublish(payload)
 	l.guard.exit()
@@ -120,23 +145,37 @@ func (l *Lane) PublishBatch(ctx context.Context, payloads [][]byte) (int, error)
 type Claim struct {
 	// Payload is the room. It is not zeroed, and must not be touched after Commit or Abort.
 	Payload []byte
-	c       ring.Claim
-	g       *guard
-	done    func() // for claims of a Publisher
+	t       *ticket
 }
+
+// A ticket tells a claim from those just before it, as ring's does, and for the same reason.
+type ticket struct{ l *Lane }
+
+// claimTickets is how many claims in a row have tickets of their own.
+const claimTickets = 32
 
 // TryClaim claims room for a payload of n bytes, without waiting. The lane can do
 // nothing else until Commit or Abort. Errors are those of TryPublish.
 func (l *Lane) TryClaim(n int) (Claim, error) {
-	if err := l.enter(); err != nil {
-		return Claim{}, err
+	if l.gone.Load() {
+		return Claim{}, ErrTopicRemoved
+	}
+	if l.guard.used() {
+		return Claim{}, ErrInUse
+	}
+	if !l.guard.mark() {
+		if err := l.guard.enterSlow(); err != nil {
+			return Claim{}, err
+		}
 	}
 	c, err := l.p.Claim(n)
 	if err != nil {
 		l.guard.exit()
 		return Claim{}, l.failed(err, n)
 	}
-	return Claim{Payload: c.Payload, c: c, g: &l.guard}, nil
+	l.open = c
+	l.turn++
+	return Claim{Payload: c.Payload, t: &l.tickets[l.turn%claimTickets]}, nil
 }
 
 // Claim is TryClaim, but waits while the topic is full, until ctx ends.
@@ -158,27 +197,46 @@ func (c Claim) Commit() error { return c.CommitN(len(c.Payload)) }
 // CommitN makes the first n bytes of the payload the frame. ErrTooLarge: n is above
 // what was claimed; the claim stays open.
 func (c Claim) CommitN(n int) error {
-	err := c.c.CommitN(n)
-	if err == nil {
-		c.leave()
+	if !c.valid() {
+		return ErrNotClaimed
 	}
-	return err
+	l := c.t.l
+	if err := l.open.CommitN(n); err != nil {
+		return err
+	}
+	l.leave()
+	return nil
 }
 
-// Abort gives the room up. Readers skip it.
+// Abort gives the room up. Readers skip it. ErrNotClaimed, as Commit.
 func (c Claim) Abort() error {
-	err := c.c.Abort()
-	if err == nil {
-		c.leave()
+	if !c.valid() {
+		return ErrNotClaimed
 	}
-	return err
+	l := c.t.l
+	if err := l.open.Abort(); err != nil {
+		return err
+	}
+	l.leave()
+	return nil
 }
 
-func (c Claim) leave() {
-	c.g.exit()
-	if c.done != nil {
-		c.done()
+// valid reports whether c is its lane's last claim; that one knows whether it is open.
+func (c Claim) valid() bool { return c.t != nil && c.t == &c.t.l.tickets[c.t.l.turn%claimTickets] }
+
+// leave ends what TryClaim began.
+func (l *Lane) leave() {
+	l.guard.exit()
+	if l.done != nil {
+		l.leaveTurn()
 	}
+}
+
+// leaveTurn gives the turn back that a Publisher's claim kept.
+func (l *Lane) leaveTurn() {
+	done := l.done
+	l.done = nil
+	done()
 }
 
 // Close gives the slot back. Calls that run go on to their end; one that waits for
@@ -192,7 +250,7 @@ func (l *Lane) Close() error {
 }
 
 func (l *Lane) enter() error {
-	if l.att.removed() {
+	if l.gone.Load() {
 		return ErrTopicRemoved
 	}
 	return l.guard.enter()

@@ -24,14 +24,15 @@ type PublisherOptions struct {
 // After the topic's removal every method returns ErrTopicRemoved, and after Close
 // os.ErrClosed.
 type Publisher struct {
-	c     *Client
-	topic string
-	opts  PublisherOptions
-	lane  *Lane
-	turn  chan struct{} // holds one token: who has it uses lane
-	slow  atomic.Bool   // who has the token waits for room, or holds a claim
-	mu    sync.Mutex    // guards lanes
-	lanes []*Lane
+	c      *Client
+	topic  string
+	opts   PublisherOptions
+	lane   *Lane
+	turn   chan struct{} // holds one token: who has it uses lane
+	passed func()        // pass, made once
+	slow   atomic.Bool   // who has the token waits for room, or holds a claim
+	mu     sync.Mutex    // guards lanes
+	lanes  []*Lane
 }
 
 // Publisher attaches to a topic to publish. The topic is made if it does not exist and
@@ -44,6 +45,7 @@ func (c *Client) Publisher(ctx context.Context, topic string, o PublisherOptions
 		return nil, err
 	}
 	p := &Publisher{c: c, topic: topic, opts: o, lane: lane, turn: make(chan struct{}, 1)}
+	p.passed = p.pass
 	p.turn <- struct{}{}
 	return p, nil
 }
@@ -73,7 +75,7 @@ func (p *Publisher) Lane(ctx context.Context) (*Lane, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.lane.guard.closed.Load() != 0 {
+	if p.lane.guard.closed() {
 		_ = lane.Close()
 		return nil, os.ErrClosed
 	}
@@ -139,7 +141,7 @@ func (p *Publisher) Claim(ctx context.Context, n int) (Claim, error) {
 		p.pass()
 		return Claim{}, err
 	}
-	c.done = p.pass
+	p.lane.done = p.passed
 	return c, nil
 }
 

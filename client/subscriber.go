@@ -80,12 +80,14 @@ const pollLimit = 64
 // When the topic is removed it reads what is left, and then returns
 // ErrTopicRemoved. After Close every method returns os.ErrClosed.
 type Subscriber struct {
+	_     apart
 	guard guard
 	s     *ring.Subscriber
 	wait  sleeper
 	att   *attachment
 	ready func() bool
 	next  nextFrame
+	_     apart
 }
 
 // Subscriber attaches to a topic to read all of its frames. The topic is made if it
@@ -121,7 +123,7 @@ func newSubscriber(ctx context.Context, att *attachment, o SubscriberOptions) (*
 		return nil, err
 	}
 	s := &Subscriber{s: rs, att: att}
-	s.ready = func() bool { return s.s.Ready() || att.removed() || s.guard.closed.Load() != 0 }
+	s.ready = func() bool { return s.s.Ready() || att.removed() || s.guard.closed() }
 	s.wait, err = att.sleeper(att.subBell, att.ring.SubscriberSleepers(), att.ring.Config().Subscribers, o.Wait, rs.Missed)
 	if err != nil {
 		return nil, err
@@ -161,8 +163,13 @@ func pauseUntil(ctx context.Context) func() error {
 // *GapError (an ErrOverrun: frames were missed; the next Poll goes on behind the
 // gap), ErrEvicted once, ErrCorrupt, ErrTopicRemoved, os.ErrClosed, ErrInUse.
 func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
-	if err := s.guard.enter(); err != nil {
-		return 0, err
+	if s.guard.used() {
+		return 0, ErrInUse
+	}
+	if !s.guard.mark() {
+		if err := s.guard.enterSlow(); err != nil {
+			return 0, err
+		}
 	}
 	n, err := s.s.Poll(limit, fn)
 	if n == 0 && err == nil && s.att.removed() && !s.s.Ready() {

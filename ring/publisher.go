@@ -38,6 +38,10 @@ type PublisherOptions struct {
 // takes some 100 ns. 16 to 32 lines were best; 8 are worse than none (docs/performance.md).
 const prefetchAhead = 24 * CellSize
 
+// prefetchRun is how many bytes are asked for at once, each time that a claim begins a
+// new run: a call for each line costs more than the line.
+const prefetchRun = arch.PrefetchRun
+
 // A Publisher writes frames from one publisher slot. It is for one goroutine at a
 // time; several publishers of one ring, in one process or many, need no coordination.
 //
@@ -62,16 +66,17 @@ type Publisher struct {
 	fenced     bool
 
 	// What follows changes.
-	held   bool // a claim is open
-	closed bool
-	slow   bool   // closed, or a ring whose commits are full fences: not the short way
-	limit  uint64 // position that may be claimed up to; a copy of the slot's
-	frames uint64 // committed, a copy of the slot's
-	claims uint64 // made by Claim
-	start  uint64 // of the claim: its first frame, perhaps padding
-	pad    uint64 // bytes of padding that the claim begins with
-	size   uint64 // bytes of the claim after that
-	_      apart
+	held    bool // a claim is open
+	closed  bool
+	slow    bool   // held, closed, or a ring whose commits are full fences: not the short way
+	limit   uint64 // position that may be claimed up to; a copy of the slot's
+	frames  uint64 // committed, a copy of the slot's
+	turn    uint64 // of Claim; tells which of tickets the last claim has
+	tickets [claimTickets]ticket
+	start   uint64 // of the claim: its first frame, perhaps padding
+	pad     uint64 // bytes of padding that the claim begins with
+	size    uint64 // bytes of the claim after that
+	_       apart
 }
 
 // Publisher attaches to publisher slot index, which the broker has admitted
@@ -81,13 +86,17 @@ func (r *Ring) Publisher(index int, o PublisherOptions) (*Publisher, error) {
 		return nil, fmt.Errorf("%w: publisher slot %d of %d is not admitted", ErrSlot, index, len(r.publishers))
 	}
 	slot := &r.publishers[index]
-	return &Publisher{
+	p := &Publisher{
 		r: r, data: r.data, tail: r.tail, slot: slot,
 		sleepers: r.sleepers, room: r.roomSleepers, bell: o.Doorbell, roomBell: o.Room,
 		mask: r.mask, key: r.cfg.Key, maxPayload: uint64(r.cfg.MaxPayload), index: index,
 		exclusive: r.cfg.Exclusive, fenced: r.cfg.Fenced, slow: r.cfg.Fenced,
 		limit: slot.limit.Load(), frames: slot.frames.Load(),
-	}, nil
+	}
+	for i := range p.tickets {
+		p.tickets[i].p = p
+	}
+	return p, nil
 }
 
 // MaxPayload is the largest payload in bytes.
@@ -128,9 +137,19 @@ func (p *Publisher) reserve(need uint64) error {
 		arch.StoreStore()
 		failpoint.Hit(FailAfterClaim)
 		p.start, p.pad, p.size = t, pad, need
-		arch.PrefetchWrite(p.data.word((end + prefetchAhead) & p.mask))
+		if newRun(t, end) {
+			p.prefetch(end)
+		}
 		return nil
 	}
+}
+
+// newRun reports whether a claim from t to end began a run.
+func newRun(t, end uint64) bool { return (t^end)&^(prefetchRun-1) != 0 }
+
+// prefetch asks for the lines of a later claim than that which ends at end.
+func (p *Publisher) prefetch(end uint64) {
+	arch.PrefetchWriteRun(p.data.word((end + prefetchAhead) & p.mask &^ (prefetchRun - 1)))
 }
 
 // refresh computes the limit again, and reports whether a claim of need bytes that
@@ -237,10 +256,11 @@ func (p *Publisher) stampPadding(at, n uint64, flags uint8) {
 // TryPublish copies payload into the ring as one frame. ErrBackpressure: there is no
 // room now. ErrTooLarge: it is above MaxPayload. The payload is not kept.
 //
-// The body is reserve, fill, stamp and settle written out for the usual case: a frame
+// The body is reserve, fill, commit and settle written out for the usual case: a frame
 // that does not wrap, and a limit that allows it. Without the calls, and what they store and
 // load again, it takes two thirds of the time, which decides how far ahead of its
 // reader a publisher stays: up to twice the frames a second (docs/performance.md).
+// Claim and CommitN are written out in the same way.
 func (p *Publisher) TryPublish(payload []byte) error {
 	n := uint64(len(payload))
 	if n > p.maxPayload {
@@ -248,7 +268,7 @@ func (p *Publisher) TryPublish(payload []byte) error {
 	}
 	t, need := p.tail.Load(), frameSize(n)
 	off := t & p.mask
-	if p.slow || p.held || t%CellSize != 0 || off+need > p.mask+1 || int64(p.limit-(t+need)) < 0 {
+	if p.slow || t%CellSize != 0 || off+need > p.mask+1 || int64(p.limit-(t+need)) < 0 {
 		return p.publishSlow(payload)
 	}
 	arch.StoreRelease(&p.slot.bytes, need)
@@ -261,7 +281,9 @@ func (p *Publisher) TryPublish(payload []byte) error {
 	}
 	arch.StoreStore() // SYNC(tail): release, as in reserve
 	failpoint.Hit(FailAfterClaim)
-	arch.PrefetchWrite(p.data.word((t + need + prefetchAhead) & p.mask))
+	if newRun(t, t+need) {
+		p.prefetch(t + need)
+	}
 	p.fill(off, payload)
 	failpoint.Hit(FailBeforeCommit)
 	p.data.setPlain(off+offMeta, meta(uint32(n), kindData, 0, uint16(p.index)))

@@ -21,6 +21,16 @@ TEXT ·prefetchWrite(SB), NOSPLIT, $0-8
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08
 	RET
 
+// func prefetchWriteRun(p *byte)
+// PREFETCHW with a displacement: 0F 0D /1, disp8 as far as it goes, then disp32.
+TEXT ·prefetchWriteRun(SB), NOSPLIT, $0-8
+	MOVQ p+0(FP), AX
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x08
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x48; BYTE $64
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x88; LONG $128
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x88; LONG $192
+	RET
+
 // func prefetchRead(p *byte)
 TEXT ·prefetchRead(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX

@@ -11,6 +11,11 @@ const Assembly = true
 //go:noescape
 func Pause(n uint32)
 
+// prefetchWriteRun is prefetchWrite for the four lines from p on.
+//
+//go:noescape
+func prefetchWriteRun(p *byte)
+
 // prefetchWrite asks for the cache line of p in a state that can be written (PRFM PSTL1KEEP).
 //
 //go:noescape

@@ -19,6 +19,15 @@ TEXT ·prefetchWrite(SB), NOSPLIT, $0-8
 	PRFM (R0), PSTL1KEEP
 	RET
 
+// func prefetchWriteRun(p *byte)
+TEXT ·prefetchWriteRun(SB), NOSPLIT, $0-8
+	MOVD p+0(FP), R0
+	PRFM (R0), PSTL1KEEP
+	PRFM 64(R0), PSTL1KEEP
+	PRFM 128(R0), PSTL1KEEP
+	PRFM 192(R0), PSTL1KEEP
+	RET
+
 // func prefetchRead(p *byte)
 TEXT ·prefetchRead(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0

@@ -20,6 +20,8 @@ func Pause(n uint32) {
 
 func prefetchWrite(*byte) {}
 
+func prefetchWriteRun(*byte) {}
+
 func prefetchRead(*byte) {}
 
 // StoreStore orders earlier stores before later ones.
