@@ -40,6 +40,66 @@ func (s *sender) send(n int, mark uint64) error {
 	return err
 }
 
+// ones publishes one at a time up to sequence number end, in a loop as a user would
+// write it: what send decides for each frame takes as long as a publish.
+func (s *sender) ones(end uint64) error {
+	if s.end.params.Claim {
+		return s.claims(end)
+	}
+	lane, b := s.end.lane, s.w.one
+	for s.next < end {
+		seq := s.next
+		if sampled(seq) {
+			if err := s.send(1, 0); err != nil {
+				return err
+			}
+			continue
+		}
+		setSeq(b, seq)
+		if err := lane.TryPublish(b); err != nil {
+			if err != client.ErrBackpressure {
+				return err
+			}
+			if err := s.publish(b); err != nil {
+				return err
+			}
+		}
+		s.next++
+	}
+	return nil
+}
+
+// claims is ones in place.
+func (s *sender) claims(end uint64) error {
+	lane, body, size := s.end.lane, s.w.one[MinPayload:], s.end.params.Size
+	if s.end.params.SeqOnly {
+		body = nil
+	}
+	for s.next < end {
+		seq := s.next
+		if sampled(seq) {
+			if err := s.send(1, 0); err != nil {
+				return err
+			}
+			continue
+		}
+		c, err := lane.TryClaim(size)
+		if err == client.ErrBackpressure {
+			c, err = s.room()
+		}
+		if err != nil {
+			return err
+		}
+		copy(c.Payload[MinPayload:], body)
+		setSeq(c.Payload, seq)
+		if err := c.Commit(); err != nil {
+			return err
+		}
+		s.next++
+	}
+	return nil
+}
+
 func (s *sender) batch(slots [][]byte) error {
 	if !s.end.poll {
 		_, err := s.end.lane.PublishBatch(s.end.ctx, slots)

@@ -52,6 +52,15 @@ func stream(s *sender) error {
 	first, look := s.next, s.next+clockEvery
 	for {
 		n := p.Batch
+		if n == 1 {
+			end := look
+			if p.Count != 0 {
+				end = min(end, first+uint64(p.Count)-1)
+			}
+			if err := s.ones(end); err != nil {
+				return err
+			}
+		}
 		if p.Count != 0 {
 			if left := p.Count - int64(s.next-first); left <= int64(n) {
 				return s.send(int(left), endBit)
