@@ -5,7 +5,7 @@
 //   - system-calls: functions of x/sys/unix and syscall only in internal/sys and shm
 //   - foreign: no cgo, no go:linkname
 //   - size: files and functions stay readable
-//   - sync: every named ordering pair SYNC(name) has a release and an acquire side
+//   - sync: every named ordering pair SYNC(name) has a release and an acquire side, and a place in docs/memory-model.md
 //   - docs: every package, and every exported name outside internal, has a doc comment
 //   - text: nothing is left open, and nothing names a machine or a person's folder
 //

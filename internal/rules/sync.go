@@ -12,7 +12,11 @@ import (
 // comment. Without a side it only mentions the pair.
 var syncMark = regexp.MustCompile(`SYNC\(([a-z0-9-]+)\)(?::\s*(?://\s*)?(release|acquire)\b)?`)
 
-// checkSync finds ordering pairs that have one end only: a release that nobody acquires orders nothing.
+// orderingPage is where each pair is argued for.
+const orderingPage = "docs/memory-model.md"
+
+// checkSync finds ordering pairs that have one end only: a release that nobody acquires orders nothing. It also finds pairs that
+// nobody has argued for.
 func checkSync(t *tree) []Finding {
 	type ends struct {
 		first            Finding
@@ -44,6 +48,7 @@ func checkSync(t *tree) []Finding {
 			}
 		}
 	}
+	argued, hasPage := t.page(orderingPage)
 	var found []Finding
 	for _, name := range slices.Sorted(maps.Keys(pairs)) {
 		p := pairs[name]
@@ -56,6 +61,11 @@ func checkSync(t *tree) []Finding {
 				f.Text = fmt.Sprintf("the pair %s has no end marked SYNC(%s): %s", name, name, end.what)
 				found = append(found, f)
 			}
+		}
+		if hasPage && !bytes.Contains(argued, []byte("SYNC("+name+")")) {
+			f := p.first
+			f.Text = fmt.Sprintf("the pair %s is not in %s: say why processors keep it", name, orderingPage)
+			found = append(found, f)
 		}
 	}
 	return found

@@ -65,6 +65,15 @@ type tree struct {
 	texts  []text // all readable files, Go's included
 }
 
+// page returns the text of the file at path, and whether there is one.
+func (t *tree) page(path string) ([]byte, bool) {
+	i := slices.IndexFunc(t.texts, func(x text) bool { return x.path == path })
+	if i < 0 {
+		return nil, false
+	}
+	return t.texts[i].text, true
+}
+
 // skipped are folders that are not ours to judge: data for tests, which is bad on purpose, and what tools keep.
 func skipped(name string) bool {
 	return name == "testdata" || name == "vendor" || name == "node_modules" || len(name) > 1 && name[0] == '.' && name != ".ci" && name != ".github"
