@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
@@ -12,19 +13,20 @@ import (
 
 // An attachment is a slot of a topic that somebody holds.
 type attachment struct {
-	id      uint64
-	topic   *topic
-	session *session // nil: the broker itself, for dead letters
-	who     control.Identity
-	kind    control.Kind
-	name    string
-	slot    int
-	group   *group // members only
-	member  int
-	since   time.Time
+	id     uint64
+	topic  *topic
+	holder *holder // nil: the broker itself, for dead letters, or nobody that is known
+	who    control.Identity
+	kind   control.Kind
+	name   string
+	slot   int
+	group  *group // members only
+	member int
+	since  time.Time
 	// evictAfter is the bound on standing still that a subscriber asked for.
 	evictAfter time.Duration
-	died       bool // set when it goes
+	died       bool        // set when it goes
+	settled    atomic.Bool // it has gone, and its slot is free
 }
 
 // logged are the attributes that name an attachment in the log.

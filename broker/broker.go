@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,8 +39,12 @@ type Broker struct {
 	closeOnce      sync.Once
 	closeErr       error
 
+	vault  vault
+	forget atomic.Bool // Stop was asked for: nothing outlives this broker
+
 	mu       sync.Mutex
 	sessions map[*session]struct{}
+	holders  map[string]*holder // by secret
 	served   bool
 }
 
@@ -59,13 +64,15 @@ func New(c Config) (_ *Broker, err error) {
 	pick(&c.Socket, control.DefaultSocket())
 	pick(&c.SocketMode, DefaultSocketMode)
 	pick(&c.GroupLinger, DefaultGroupLinger)
+	pick(&c.AdoptGrace, DefaultAdoptGrace)
 	rules, _ := newAccess(c.Access) // checked above
 	b := &Broker{
 		config: c, log: c.Logger, access: rules, ledger: newLedger(c.Quotas), topics: newCatalogue(),
 		// Microseconds fit the 53 bits that every JSON reader has for a number.
 		epoch:    uint64(time.Now().UnixMicro()),
 		hello:    control.NewHello(ring.LayoutVersion),
-		stopping: make(chan struct{}), sessions: map[*session]struct{}{},
+		stopping: make(chan struct{}), sessions: map[*session]struct{}{}, holders: map[string]*holder{},
+		vault: vault{log: c.Logger},
 	}
 	b.hello.Epoch, b.hello.PID = b.epoch, os.Getpid()
 	defer func() {
@@ -77,18 +84,31 @@ func New(c Config) (_ *Broker, err error) {
 	if b.barriers, err = sys.MembarrierRegister(); err != nil {
 		return nil, err
 	}
-	if b.socket, err = takeSocket(c.Socket, c.SocketMode); err != nil {
-		return nil, err
-	}
 	if b.metrics, err = listenMetrics(c.Metrics); err != nil {
 		return nil, err
 	}
+	if err := b.begin(); err != nil {
+		return nil, err
+	}
 	for i, t := range c.Topics {
-		if _, err := b.create(t.Name, t.Options, uint32(os.Geteuid())); err != nil {
+		if err := b.configured(t); err != nil {
 			return nil, fmt.Errorf("topics[%d]: topic %q: %w", i, t.Name, err)
 		}
 	}
 	return b, nil
+}
+
+// configured makes a topic of the configuration, unless an earlier broker has.
+func (b *Broker) configured(c TopicConfig) error {
+	if t := b.topics.get(c.Name); t != nil {
+		if want := mergeOptions(c.Options, b.config.Defaults); !reflect.DeepEqual(t.options, want) {
+			t.log.Warn("topic of an earlier broker has other options than the configuration says: remove it to have it made anew",
+				"options", t.options, "configured", want)
+		}
+		return nil
+	}
+	_, err := b.create(c.Name, c.Options, uint32(os.Geteuid()))
+	return err
 }
 
 // Addr is the path of the control socket.
@@ -119,6 +139,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 	b.log.Info("broker serves", "socket", b.config.Socket, "metrics", b.MetricsAddr(), "pid", os.Getpid(),
 		"epoch", b.epoch, "topics", b.topics.count(), "membarrier", b.barriers.Global)
 	b.serveMetrics()
+	b.announce()
 	err := b.acceptAll()
 	b.background.Done()
 	err = errors.Join(err, b.Close())
@@ -171,6 +192,9 @@ func (b *Broker) stop() {
 	if b.socket != nil {
 		b.socket.stopAccepting()
 	}
+	for _, h := range b.holders {
+		b.background.Go(h.wake)
+	}
 }
 
 // Close stops the broker, as the end of Serve's context does, and waits until nothing of
@@ -184,8 +208,10 @@ func (b *Broker) Close() error {
 		}
 		b.background.Wait()
 		b.topics.closeAll()
+		b.closeHolders()
+		b.closeErr = errors.Join(b.closeErr, b.endStore())
 		if b.socket != nil {
-			b.closeErr = errors.Join(b.closeErr, b.socket.release())
+			b.closeErr = errors.Join(b.closeErr, b.socket.release(b.forget.Load()))
 		}
 	})
 	return b.closeErr

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/failpoint"
 )
 
 // A catalogue holds the topics by name. It is the one place that knows which there are.
@@ -78,6 +79,34 @@ func (c *catalogue) take(name string) *topic {
 	return t
 }
 
+// adopt takes in a topic of an earlier broker. It is false if the name is taken.
+func (c *catalogue) adopt(t *topic) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.removed {
+		c.removed[t] = struct{}{}
+		return true
+	}
+	if c.entries[t.name] != nil {
+		return false
+	}
+	made := make(chan struct{})
+	close(made)
+	c.entries[t.name] = &entry{made: made, topic: t}
+	return true
+}
+
+// everything lists all topics that have memory, removed ones too.
+func (c *catalogue) everything() []*topic {
+	topics := c.all("")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t := range c.removed {
+		topics = append(topics, t)
+	}
+	return topics
+}
+
 // forget drops a removed topic whose memory is gone.
 func (c *catalogue) forget(t *topic) {
 	c.mu.Lock()
@@ -120,11 +149,8 @@ func (c *catalogue) count() int {
 
 // closeAll gives the memory of all topics back. Nobody uses the catalogue any more.
 func (c *catalogue) closeAll() {
-	topics := c.all("")
+	topics := c.everything()
 	c.mu.Lock()
-	for t := range c.removed {
-		topics = append(topics, t)
-	}
 	c.entries, c.removed = map[string]*entry{}, map[*topic]struct{}{}
 	c.mu.Unlock()
 	for _, t := range topics {
@@ -154,6 +180,13 @@ func (b *Broker) create(name string, o TopicOptions, owner uint32) (*topic, erro
 			b.ledger.giveTopic(owner, bytes)
 			return nil, err
 		}
+		failpoint.Hit(FailCreateMade)
+		if err := t.keep(); err != nil {
+			t.shut()
+			b.ledger.giveTopic(owner, bytes)
+			return nil, fmt.Errorf("topic %q: %w", name, err)
+		}
+		failpoint.Hit(FailCreateRecorded)
 		b.log.Info("topic was made", "topic", name, "id", t.id, "capacity", o.Capacity, "pages", t.data().Pages(), "owner_uid", owner)
 		return t, nil
 	})

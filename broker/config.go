@@ -44,6 +44,12 @@ type Config struct {
 	// GroupLinger is how long a group is kept whose last member died or left something
 	// unfinished; 0 means DefaultGroupLinger, negative not at all.
 	GroupLinger time.Duration
+	// Keeper says what outlives the broker; the zero value is nothing. It is not part of the file.
+	Keeper KeeperConfig
+	// AdoptGrace is how long clients of an earlier broker have to come back before those
+	// are taken for dead of which the kernel does not say whether they live, and the others are
+	// named in the log; 0 means DefaultAdoptGrace.
+	AdoptGrace time.Duration
 }
 
 // DefaultGroupLinger is used where Config.GroupLinger is 0.
@@ -126,7 +132,7 @@ func (c Config) Check() error {
 }
 
 func (c Config) check() *ConfigError {
-	checks := []func() *ConfigError{c.checkSocket, c.checkMetrics, c.checkLog, c.checkTopics, c.checkOnDemand, c.Quotas.check}
+	checks := []func() *ConfigError{c.checkSocket, c.checkMetrics, c.checkLog, c.checkTopics, c.checkOnDemand, c.Quotas.check, c.checkKeeping}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -134,6 +140,13 @@ func (c Config) check() *ConfigError {
 	}
 	_, err := newAccess(c.Access)
 	return err
+}
+
+func (c Config) checkKeeping() *ConfigError {
+	if c.AdoptGrace < 0 {
+		return wrong("adopt_grace", "%v is negative", c.AdoptGrace)
+	}
+	return c.Keeper.check()
 }
 
 func (c Config) checkSocket() *ConfigError {

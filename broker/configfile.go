@@ -124,6 +124,7 @@ type configFile struct {
 		Format string `yaml:"format"`
 	} `yaml:"log"`
 	GroupLinger string      `yaml:"group_linger"`
+	AdoptGrace  string      `yaml:"adopt_grace"`
 	Defaults    fileOptions `yaml:"defaults"`
 	Topics      []fileTopic `yaml:"topics"`
 	OnDemand    struct {
@@ -189,6 +190,13 @@ func (f configFile) config(p places) (c Config, bad *ConfigError) {
 		if d == 0 {
 			c.GroupLinger = -1
 		}
+	}
+	if f.AdoptGrace != "" {
+		d, err := time.ParseDuration(f.AdoptGrace)
+		if err != nil || d <= 0 {
+			return c, wrong("adopt_grace", "%q is not a duration above 0 such as 5s", f.AdoptGrace)
+		}
+		c.AdoptGrace = d
 	}
 	if c.Defaults, bad = f.Defaults.options("defaults"); bad != nil {
 		return c, bad

@@ -60,8 +60,14 @@ func (t *topic) settle(a *attachment) bool {
 	if a.died {
 		t.log.Info("subscriber died: its slot is free", a.logged()...)
 	}
-	t.users--
+	t.settled(a)
 	return true
+}
+
+// settled notes that the slot of an attachment is free.
+func (t *topic) settled(a *attachment) {
+	a.settled.Store(true)
+	t.users--
 }
 
 // freeSubscriber frees a subscriber slot, and keeps its figures.
@@ -84,7 +90,7 @@ func (t *topic) repair(a *attachment) bool {
 	}
 	if err != nil {
 		t.log.Error("cannot repair a publisher's slot: it is lost", append(a.logged(), "error", err)...)
-		t.users--
+		t.settled(a)
 		return true
 	}
 	if stateErr == nil {
@@ -104,7 +110,7 @@ func (t *topic) repair(a *attachment) bool {
 		t.log.Info("publisher died: it had nothing open", a.logged()...)
 	}
 	t.publishers[a.slot] = nil
-	t.users--
+	t.settled(a)
 	return true
 }
 
@@ -126,26 +132,36 @@ func (t *topic) settlePending() {
 		case <-t.broker.stopping:
 			return
 		}
-		if t.settleSome() {
+		holders, done := t.settleSome()
+		for _, h := range holders {
+			h.settledLater()
+		}
+		if done {
 			return
 		}
 	}
 }
 
-// settleSome tries all that is pending once. It is true when nothing is left.
-func (t *topic) settleSome() bool {
+// settleSome tries all that is pending once. It is true when nothing is left. holders are
+// those of what was settled.
+func (t *topic) settleSome() (holders []*holder, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return true
+		return nil, true
 	}
 	var still []*attachment
 	left := map[*group]bool{}
 	for _, a := range t.pending {
 		if !t.settle(a) {
 			still = append(still, a)
-		} else if a.group != nil {
+			continue
+		}
+		if a.group != nil {
 			left[a.group] = true
+		}
+		if a.holder != nil {
+			holders = append(holders, a.holder)
 		}
 	}
 	settled := len(still) < len(t.pending)
@@ -156,5 +172,5 @@ func (t *topic) settleSome() bool {
 	if settled {
 		t.afterDepartures()
 	}
-	return len(still) == 0
+	return holders, len(still) == 0
 }

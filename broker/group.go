@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/failpoint"
 	"github.com/hugebus/hugebus/ring"
 )
 
@@ -98,6 +99,12 @@ func (t *topic) openGroup(name string, start ring.Start) (*group, error) {
 	t.mu.Lock()
 	close(g.opening)
 	g.opening = nil
+	if err == nil {
+		failpoint.Hit(FailGroupOpened)
+		if err = t.keepChange(); err != nil {
+			err = errors.Join(err, t.ring.CloseGroup(index))
+		}
+	}
 	if err != nil {
 		t.groups[index] = nil
 		err = openError(t.name, name, err)
@@ -178,7 +185,7 @@ func (t *topic) reap(a *attachment) bool {
 	t.freeSubscriber(a)
 	delete(a.group.members, a.member)
 	a.group.clean = a.group.clean && !a.died
-	t.users--
+	t.settled(a)
 	if a.died || done.Orphaned || done.Corrupt {
 		t.log.Info("group member is gone: what it had not finished goes to others", append(a.logged(), "died", a.died,
 			"unfinished_bytes", uint64(done.To-done.From), "offered_again", done.Offered, "corrupt", done.Corrupt)...)
@@ -239,6 +246,10 @@ func (t *topic) closeGroup(g *group) {
 	}
 	t.counts.redelivered += state.Redelivered
 	t.groups[g.index] = nil
+	failpoint.Hit(FailGroupClosed)
+	if err := t.keepChange(); err != nil {
+		t.log.Error("the keeper does not take that a group is closed; the next broker will find out by itself", "group", g.name, "error", err)
+	}
 	t.publishState()
 	t.wake()
 	t.log.Info("group is closed", "group", g.name, "dropped_bytes", state.Lag, "unfinished_ranges", state.Orphans)

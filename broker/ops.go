@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/failpoint"
 )
 
 // An outcome is what a request leads to: a body, and descriptors. done, if set, is
@@ -36,10 +37,14 @@ func (s *session) do(r control.Request) (outcome, error) {
 		return handle(r, s.detach)
 	case control.OpDeadLetter:
 		return handle(r, s.deadLetter)
+	case control.OpReattach:
+		return handle(r, s.reattach)
+	case control.OpStop:
+		return handle(r, s.stop)
 	case control.OpHello:
 		return outcome{}, control.Errorf(control.CodeMalformed, "hello was said before")
 	}
-	return outcome{}, control.Errorf(control.CodeUnknownOp, "operation %.32q is not one of ping, create, list, show, remove, attach, detach, deadletter", string(r.Op))
+	return outcome{}, control.Errorf(control.CodeUnknownOp, "operation %.32q is not one of ping, create, list, show, remove, attach, detach, deadletter, reattach, stop", string(r.Op))
 }
 
 // handle decodes a request's body for fn.
@@ -141,22 +146,43 @@ func (s *session) attach(r control.AttachRequest) (outcome, error) {
 	if err := s.broker.access.check(s.who, right, r.Topic); err != nil {
 		return outcome{}, err
 	}
-	if err := s.broker.ledger.checkAttachments(len(s.held)); err != nil {
-		return outcome{}, err
-	}
 	t, err := s.topicFor(r.Topic)
 	if err != nil {
 		return outcome{}, err
 	}
 	a := &attachment{
-		id: s.broker.lastAttachment.Add(1), topic: t, session: s, who: s.who, kind: r.Kind, name: r.Name, since: time.Now(),
+		id: s.broker.lastAttachment.Add(1), topic: t, holder: s.holder, who: s.who, kind: r.Kind, name: r.Name, since: time.Now(),
 	}
 	pick(&a.name, s.name)
-	if err := t.attach(a, r); err != nil {
+	if err := s.hold(a, r); err != nil {
 		return outcome{}, err
 	}
-	s.held[a.id] = a
 	return s.handOver(a, r.LaneOnly)
+}
+
+// hold gets a slot for a, and sees to it that the next broker knows whose it is before the
+// client does.
+func (s *session) hold(a *attachment, r control.AttachRequest) error {
+	h := s.holder
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.session.Load() != s {
+		return errMoved
+	}
+	if err := s.broker.ledger.checkAttachments(len(h.held)); err != nil {
+		return err
+	}
+	if err := a.topic.attach(a, r); err != nil {
+		return err
+	}
+	failpoint.Hit(FailAttachAdmitted)
+	h.held[a.id] = a
+	if err := h.keep(); err != nil {
+		h.letGo([]*attachment{a}, false)
+		return err
+	}
+	failpoint.Hit(FailAttachRecorded)
+	return nil
 }
 
 // checkAttach tells what is wrong with an attach request by itself.
@@ -226,16 +252,23 @@ func (s *session) handOver(a *attachment, laneOnly bool) (outcome, error) {
 }
 
 func (s *session) letGo(a *attachment) {
-	delete(s.held, a.id)
-	a.topic.depart([]*attachment{a}, false)
+	s.holder.mu.Lock()
+	defer s.holder.mu.Unlock()
+	s.holder.letGo([]*attachment{a}, false)
 }
 
 func (s *session) detach(r control.DetachRequest) (outcome, error) {
-	a := s.held[r.Attachment]
+	h := s.holder
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.session.Load() != s {
+		return outcome{}, errMoved
+	}
+	a := h.held[r.Attachment]
 	if a == nil {
 		return outcome{}, control.Errorf(control.CodeNotFound, "this client has no attachment %d", r.Attachment)
 	}
-	s.letGo(a)
+	h.letGo([]*attachment{a}, false)
 	s.log.Debug("detached", append(a.logged(), "topic", a.topic.name)...)
 	return outcome{body: control.Empty{}}, nil
 }

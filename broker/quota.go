@@ -83,6 +83,19 @@ func (l *ledger) takeTopic(uid uint32, bytes int64) error {
 	return l.take(uid, usage{topics: 1, bytes: bytes})
 }
 
+// holdTopic books a topic that is there already, whatever the quotas say by now.
+func (l *ledger) holdTopic(uid uint32, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users[uid] == nil {
+		l.users[uid] = &usage{}
+	}
+	for _, u := range []*usage{&l.all, l.users[uid]} {
+		u.topics++
+		u.bytes += bytes
+	}
+}
+
 // takeClient books a connection for uid.
 func (l *ledger) takeClient(uid uint32) error { return l.take(uid, usage{clients: 1}) }
 

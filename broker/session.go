@@ -39,7 +39,7 @@ type session struct {
 	log    *slog.Logger
 	who    control.Identity
 	name   string
-	held   map[uint64]*attachment
+	holder *holder // what this client holds
 
 	mu       sync.Mutex
 	greeted  bool              // the hello is over: events may be sent
@@ -49,7 +49,7 @@ type session struct {
 
 // serveClient talks to one client until its connection ends.
 func (b *Broker) serveClient(conn *control.Conn) {
-	s := &session{broker: b, conn: conn, held: map[uint64]*attachment{}}
+	s := &session{broker: b, conn: conn}
 	defer func() {
 		if err := conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			b.log.Warn("close a connection", "error", err)
@@ -109,8 +109,13 @@ func (s *session) greet(quota error) bool {
 		return false
 	}
 	s.name = theirs.Name
-	if err := s.conn.AcceptHello(id, mine); err != nil {
+	if s.holder, err = s.broker.newHolder(s); err == nil {
+		mine.Secret = s.holder.secret
+		err = s.conn.AcceptHello(id, mine)
+	}
+	if err != nil {
 		s.drop("hello", err)
+		s.leaveHolder()
 		return false
 	}
 	s.mu.Lock()
@@ -207,14 +212,7 @@ func (s *session) end(why error) {
 	if s.broker.isStopping() {
 		return // what is attached goes on without us
 	}
-	byTopic := map[*topic][]*attachment{}
-	for _, a := range s.held {
-		byTopic[a.topic] = append(byTopic[a.topic], a)
-	}
-	for t, gone := range byTopic {
-		t.depart(gone, true)
-	}
-	if n := len(s.held); n > 0 {
+	if n := s.holder.end(s); n > 0 {
 		s.broker.figures.deaths.Add(1)
 		exited, known := s.conn.PeerExited(exitPatience)
 		switch {
@@ -223,6 +221,13 @@ func (s *session) end(why error) {
 		default:
 			s.log.Info("client died", "name", s.name, "command", s.who.Command, "attachments", n)
 		}
+	}
+}
+
+// leaveHolder forgets the holder of a client that never was one.
+func (s *session) leaveHolder() {
+	if s.holder != nil {
+		s.holder.end(s)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/doorbell"
+	"github.com/hugebus/hugebus/internal/failpoint"
 	"github.com/hugebus/hugebus/ring"
 	"github.com/hugebus/hugebus/shm"
 )
@@ -58,14 +59,19 @@ type counts struct {
 	frames                 uint64 // by publishers that left
 }
 
-// newTopic makes the memory of a topic. What it had made is given back on an error.
-func newTopic(b *Broker, name string, o TopicOptions, owner uint32, bytes int64) (_ *topic, err error) {
-	t := &topic{
+// blankTopic is a topic without memory.
+func blankTopic(b *Broker, name string, o TopicOptions, owner uint32, bytes int64) *topic {
+	return &topic{
 		broker: b, log: b.log.With("topic", name), name: name, owner: owner, booked: bytes,
 		created: time.Now(), options: o, reported: map[violation]struct{}{},
 		publishers: make([]*attachment, o.Publishers), subscribers: make([]*attachment, o.Subscribers),
 		groups: make([]*group, o.Groups),
 	}
+}
+
+// newTopic makes the memory of a topic. What it had made is given back on an error.
+func newTopic(b *Broker, name string, o TopicOptions, owner uint32, bytes int64) (_ *topic, err error) {
+	t := blankTopic(b, name, o, owner, bytes)
 	defer func() {
 		if err != nil {
 			t.release()
@@ -164,7 +170,7 @@ func (t *topic) wake() {
 }
 
 // remove marks a topic that has lost its name, and returns the sessions to tell. The
-// memory goes when the last user does.
+// memory goes when the last user does; until then it is kept.
 func (t *topic) remove() []*session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,15 +178,24 @@ func (t *topic) remove() []*session {
 		return nil
 	}
 	t.removed = true
+	if t.users > 0 {
+		if err := t.keepChange(); err != nil {
+			t.log.Error("the keeper does not take that a topic is removed: it is there again if the broker dies now", "error", err)
+		}
+		failpoint.Hit(FailRemoveRecorded)
+	}
 	t.publishState()
 	t.wake()
 	told := map[*session]bool{}
 	var sessions []*session
 	for _, slots := range [][]*attachment{t.publishers, t.subscribers} {
 		for _, a := range slots {
-			if a != nil && a.session != nil && !told[a.session] {
-				told[a.session] = true
-				sessions = append(sessions, a.session)
+			if a == nil || a.holder == nil {
+				continue
+			}
+			if s := a.holder.session.Load(); s != nil && !told[s] {
+				told[s] = true
+				sessions = append(sessions, s)
 			}
 		}
 	}
@@ -206,6 +221,8 @@ func (t *topic) unuse() {
 func (t *topic) closeIfUnused() {
 	if t.removed && t.users == 0 && !t.closed {
 		t.close()
+		failpoint.Hit(FailRemoveClosed)
+		t.broker.vault.drop(t.key())
 		t.broker.ledger.giveTopic(t.owner, t.booked)
 		t.broker.topics.forget(t)
 	}

@@ -347,6 +347,11 @@ func (p *Publisher) unready() error {
 	return ErrClaimed
 }
 
+// Abandon closes the publisher without another look at the memory, for when its slot may be
+// somebody else's by now: an open claim is left as it is, and its Commit and Abort say
+// ErrNotClaimed.
+func (p *Publisher) Abandon() { p.closed, p.held = true, false }
+
 // Close aborts an open claim. The broker frees the slot (CondemnPublisher, RepairPublisher).
 func (p *Publisher) Close() error {
 	if p.closed {

@@ -17,14 +17,14 @@ func TestDocumentNamesEverything(t *testing.T) {
 	page := string(text)
 	var words []string
 	for _, v := range []any{Request{}, Message{}, Error{}, Hello{}, CreateRequest{}, TopicReply{}, ListRequest{}, ListReply{}, ShowRequest{},
-		RemoveRequest{}, StartPoint{}, AttachRequest{}, AttachReply{}, DetachRequest{}, DeadLetterRequest{}, DeadLetterReply{},
+		RemoveRequest{}, StartPoint{}, AttachRequest{}, AttachReply{}, DetachRequest{}, ReattachRequest{}, ReattachReply{}, DeadLetterRequest{}, DeadLetterReply{},
 		TopicRemoved{}, Shutdown{}, TopicOptions{}, TopicInfo{}, AttachmentInfo{}, GroupInfo{}} {
 		for f := range reflect.TypeOf(v).Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			words = append(words, name)
 		}
 	}
-	for _, op := range []Op{OpHello, OpPing, OpCreate, OpList, OpShow, OpRemove, OpAttach, OpDetach, OpDeadLetter} {
+	for _, op := range []Op{OpHello, OpPing, OpCreate, OpList, OpShow, OpRemove, OpAttach, OpDetach, OpDeadLetter, OpReattach, OpStop} {
 		words = append(words, string(op))
 		if !strings.Contains(page, "\"op\":\""+string(op)+"\"") {
 			t.Errorf("no example of %s", op)
@@ -84,7 +84,7 @@ func checkExample(t *testing.T, line string) {
 		return
 	}
 	bodies := map[Op]any{OpHello: &Hello{}, OpPing: &Empty{}, OpCreate: &CreateRequest{}, OpList: &ListRequest{}, OpShow: &ShowRequest{},
-		OpRemove: &RemoveRequest{}, OpAttach: &AttachRequest{}, OpDetach: &DetachRequest{}, OpDeadLetter: &DeadLetterRequest{}}
+		OpRemove: &RemoveRequest{}, OpAttach: &AttachRequest{}, OpDetach: &DetachRequest{}, OpDeadLetter: &DeadLetterRequest{}, OpReattach: &ReattachRequest{}, OpStop: &StopRequest{}}
 	if err := DecodeBody(r, bodies[r.Op]); err != nil {
 		t.Errorf("%s: %v", line, err)
 	}

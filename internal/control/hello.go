@@ -18,6 +18,9 @@ type Hello struct {
 	// PID and Epoch are the broker's; clients leave them out.
 	PID   int    `json:"pid,omitempty"`
 	Epoch uint64 `json:"epoch,omitempty"`
+	// Secret is the broker's too: what this client shows to another connection, or another
+	// broker, to get its attachments back. It is a new one for each connection.
+	Secret string `json:"secret,omitempty"`
 }
 
 // NewHello is the hello of this build for a memory layout.

@@ -78,6 +78,26 @@ func (c *Conn) PeerExited(d time.Duration) (exited, known bool) {
 	return exited, known
 }
 
+// PeerProcess is a pidfd of the process at the other end, which tells for certain when that
+// has ended. The caller closes it. Kernels before 6.5 cannot give one, and there is none of a
+// process that is gone.
+func (c *Conn) PeerProcess() (*os.File, error) {
+	var f *os.File
+	err := c.control(func(fd int) error {
+		pidfd, err := sys.PeerPIDFD(fd)
+		if err != nil {
+			return err
+		}
+		if err := sys.SetNonblock(pidfd); err != nil { // so that the poller can watch it
+			_ = sys.CloseFD(pidfd)
+			return err
+		}
+		f = os.NewFile(uintptr(pidfd), "pidfd")
+		return nil
+	})
+	return f, err
+}
+
 // command reads the program's name. A pid may come to mean another process, but not
 // while a pidfd of the peer says that it lives: so the name is read first, and counts
 // only if the peer was still alive afterwards.

@@ -120,6 +120,34 @@ type AttachReply struct {
 	MaxRedeliveries int `json:"max_redeliveries,omitempty"`
 }
 
+// A ReattachRequest, on a new connection and before anything is attached there, takes over
+// what the client held on an earlier one, perhaps from a broker that is gone. What the
+// requests do not list is given back.
+type ReattachRequest struct {
+	// Secret is that of the earlier connection's hello. It goes on to be the client's.
+	Secret string `json:"secret"`
+	// Attachments are those that the client still uses, at most MaxReattach in one request.
+	Attachments []uint64 `json:"attachments"`
+	// More says that another request with further attachments follows.
+	More bool `json:"more,omitempty"`
+}
+
+// MaxReattach is how many attachments one ReattachRequest may list.
+const MaxReattach = 256
+
+// A ReattachReply lists those attachments of the request that the client has still. The
+// slots of the others may belong to somebody else: do not touch them any more.
+type ReattachReply struct {
+	// Known is false where nobody knows the secret: nothing is left then, and the secret
+	// of this connection's own hello counts.
+	Known       bool     `json:"known"`
+	Attachments []uint64 `json:"attachments"`
+}
+
+// A StopRequest ends the broker, for its own user and root. Everything that is kept beyond
+// a broker's death goes with it.
+type StopRequest struct{}
+
 // A DetachRequest gives a slot back. The client has stopped to use it before.
 type DetachRequest struct {
 	Attachment uint64 `json:"attachment"`

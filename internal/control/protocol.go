@@ -38,6 +38,8 @@ const (
 	OpAttach     Op = "attach"
 	OpDetach     Op = "detach"
 	OpDeadLetter Op = "deadletter"
+	OpReattach   Op = "reattach"
+	OpStop       Op = "stop"
 )
 
 // An EventKind names what the broker tells a client without having been asked.
