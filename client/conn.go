@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -13,25 +14,35 @@ import (
 	"github.com/hugebus/hugebus/internal/control"
 )
 
-// A connection asks the broker, and hears what it says unasked. It is safe for
-// concurrent use.
+// A connection asks the broker, and hears what it says unasked. When it breaks it is made
+// again, also to the next broker, which gives back what is attached. It is safe for concurrent use.
 //
-// To the broker, the end of the socket is the death of all that is attached: it repairs
+// To a living broker, the end of the socket is the death of all that is attached: it repairs
 // behind publishers then. So the socket stays open as long as something is attached,
-// even after close, and even when nothing more can be asked.
+// even after close, and even when it breaks on this side: until there is another one.
 type connection struct {
-	conn   *control.Conn
-	broker control.Hello
+	socket string
+	hello  control.Hello
+	log    *slog.Logger
+	wait   time.Duration // Options.WaitForBroker
 	event  func(control.Message)
-	reader chan struct{} // closed when the reader has ended
+	lost   func(attachments []uint64) // the broker does not know them any more
+	reader chan struct{}              // closed when the reader has ended
+	ctx    context.Context            // ends when nothing is to be connected to any more
+	cancel context.CancelFunc
+	hurry  chan struct{} // makes reconnect try at once
 
 	mu       sync.Mutex
+	conn     *control.Conn
+	secret   string // by which a broker knows what is attached
 	lastID   uint64
 	pending  map[uint64]*call
 	attached map[uint64]struct{}
-	down     error // why nothing can be asked any more; nil while connected
-	closing  bool  // close was called: only what is attached may be detached
-	closed   bool  // the socket is closed
+	down     error         // why nothing can be asked now; nil while connected
+	back     chan struct{} // closed when that is over
+	owes     bool          // the next broker is to be told what is still attached
+	closing  bool          // close was called: only what is attached may be detached
+	closed   bool          // the socket is closed
 }
 
 // A call is a request that waits for its reply.
@@ -53,29 +64,53 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// dial connects to the broker's socket and says hello. event is called on the reader's
-// goroutine, and must not wait for a reply.
-func dial(ctx context.Context, socket string, hello control.Hello, event func(control.Message)) (*connection, error) {
-	if err := errors.Join(control.CheckLabel(hello.Name), control.CheckSocketPath(socket)); err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+// dial connects to the broker's socket and says hello. c has what does not change.
+func (c *connection) dial(ctx context.Context) error {
+	if err := errors.Join(control.CheckLabel(c.hello.Name), control.CheckSocketPath(c.socket)); err != nil {
+		return fmt.Errorf("client: %w", err)
 	}
-	conn, err := control.Dial(ctx, socket)
+	bounded, stop := c.boundDial(ctx)
+	defer stop()
+	conn, theirs, err := c.open(bounded)
+	if err != nil {
+		if bounded.Err() != nil && ctx.Err() == nil {
+			err = unavailable(fmt.Errorf("nobody answers on %s: is a broker started there?", c.socket))
+		}
+		return err
+	}
+	c.conn, c.secret = conn, theirs.Secret
+	c.lastID, c.pending, c.attached = 1, map[uint64]*call{}, map[uint64]struct{}{}
+	c.reader, c.hurry = make(chan struct{}), make(chan struct{}, 1)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	go c.run()
+	return nil
+}
+
+// helloPatience is how long Dial waits for a hello when its context sets no bound. A
+// keeper may hold a socket that no broker serves at the moment.
+const helloPatience = 10 * time.Second
+
+func (c *connection) boundDial(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok || c.wait < 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, max(c.wait, helloPatience))
+}
+
+// open makes a connection and says hello.
+func (c *connection) open(ctx context.Context) (*control.Conn, control.Hello, error) {
+	conn, err := control.Dial(ctx, c.socket)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, control.Hello{}, ctx.Err()
 		}
-		return nil, unavailable(err)
+		return nil, control.Hello{}, unavailable(err)
 	}
-	theirs, err := greet(ctx, conn, hello)
+	theirs, err := greet(ctx, conn, c.hello)
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, theirs, errors.Join(err, conn.Close())
 	}
-	c := &connection{
-		conn: conn, broker: theirs, event: event, reader: make(chan struct{}),
-		lastID: 1, pending: map[uint64]*call{}, attached: map[uint64]struct{}{},
-	}
-	go c.read()
-	return c, nil
+	return conn, theirs, nil
 }
 
 // unavailable wraps a cause as ErrBrokerUnavailable.
@@ -98,20 +133,26 @@ func greet(ctx context.Context, conn *control.Conn, mine control.Hello) (control
 	return theirs, nil
 }
 
-// read hands out replies and events until the connection ends.
-func (c *connection) read() {
+// run reads, and connects again when the connection ends, until close.
+func (c *connection) run() {
 	defer close(c.reader)
+	defer c.cancel()
+	for conn := c.conn; conn != nil; conn = c.reconnect() {
+		c.fail(conn, c.read(conn))
+	}
+}
+
+// read hands out replies and events until the connection ends.
+func (c *connection) read(conn *control.Conn) error {
 	for {
-		p, err := c.conn.Receive()
+		p, err := conn.Receive()
 		if err != nil {
-			c.fail(err)
-			return
+			return err
 		}
 		m, err := control.DecodeMessage(p.Data)
 		if err != nil {
 			p.Discard()
-			c.fail(err)
-			return
+			return err
 		}
 		if m.Event != "" {
 			p.Discard()
@@ -154,18 +195,21 @@ func (c *connection) giveBack(attachment uint64) {
 	_ = c.request(ctx, control.OpDetach, control.DetachRequest{Attachment: attachment}, &control.Empty{})
 }
 
-// fail ends the use of the connection for everybody who waits, and for later requests.
-func (c *connection) fail(cause error) {
+// fail ends the use of a connection for everybody who waits. Later requests wait for the
+// next one, or fail.
+func (c *connection) fail(conn *control.Conn, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.down != nil {
+	if c.down != nil || c.conn != conn {
 		return
 	}
 	if cause == io.EOF {
 		cause = errors.New("the broker closed the connection")
 	}
-	c.down = unavailable(cause)
+	c.down, c.back = unavailable(cause), make(chan struct{})
+	c.owes = len(c.attached) > 0
 	for id, waiting := range c.pending {
+		c.owes = c.owes || waiting.op == control.OpAttach || waiting.op == control.OpDetach
 		delete(c.pending, id)
 		close(waiting.reply)
 	}
@@ -180,7 +224,8 @@ func (c *connection) request(ctx context.Context, op control.Op, body, into any)
 }
 
 // requestFiles is request for replies that come with descriptors, which the caller owns.
-// An attach whose caller does not wait for its end is undone when the reply comes.
+// An attach whose caller does not wait for its end is undone when the reply comes, and one
+// whose broker died before the reply is undone by the next: so it can be asked for again.
 func (c *connection) requestFiles(ctx context.Context, op control.Op, body, into any) ([]*os.File, error) {
 	if d, ok := body.(control.DetachRequest); ok {
 		defer c.detached(d.Attachment)
@@ -189,12 +234,25 @@ func (c *connection) requestFiles(ctx context.Context, op control.Op, body, into
 	if err != nil {
 		return nil, fmt.Errorf("client: encode %s: %w", op, err)
 	}
-	id, waiting, err := c.register(op)
+	for {
+		files, err := c.ask(ctx, op, raw, into)
+		if !errors.Is(err, ErrBrokerUnavailable) || !repeatable(op) || !c.mayWait(ctx) || ctx.Err() != nil {
+			return files, err
+		}
+		if waitErr := c.awaitBroker(ctx); waitErr != nil {
+			return nil, waitErr
+		}
+	}
+}
+
+// ask sends one request on the connection that there is, and waits for its reply.
+func (c *connection) ask(ctx context.Context, op control.Op, raw []byte, into any) ([]*os.File, error) {
+	conn, id, waiting, err := c.register(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.conn.Send(control.Request{ID: id, Op: op, Body: raw}); err != nil {
-		return nil, c.unsent(id, err)
+	if err := conn.Send(control.Request{ID: id, Op: op, Body: raw}); err != nil {
+		return nil, c.unsent(conn, id, err)
 	}
 	a, err := c.await(ctx, id, waiting)
 	if err != nil {
@@ -211,34 +269,46 @@ func (c *connection) requestFiles(ctx context.Context, op control.Op, body, into
 	return a.files, nil
 }
 
-// register makes a call, if something can be asked.
-func (c *connection) register(op control.Op) (uint64, *call, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.closing && op != control.OpDetach {
-		return 0, nil, os.ErrClosed
+// register makes a call, if something can be asked, or when it can be asked again.
+func (c *connection) register(ctx context.Context, op control.Op) (*control.Conn, uint64, *call, error) {
+	for {
+		c.mu.Lock()
+		if c.closed || c.closing && op != control.OpDetach {
+			c.mu.Unlock()
+			return nil, 0, nil, os.ErrClosed
+		}
+		if c.down == nil {
+			c.lastID++
+			waiting := &call{op: op, reply: make(chan answer, 1)}
+			c.pending[c.lastID] = waiting
+			defer c.mu.Unlock()
+			return c.conn, c.lastID, waiting, nil
+		}
+		down := c.down
+		c.mu.Unlock()
+		if !waits(op) || !c.mayWait(ctx) {
+			return nil, 0, nil, down
+		}
+		if err := c.awaitBroker(ctx); err != nil {
+			return nil, 0, nil, err
+		}
 	}
-	if c.down != nil {
-		return 0, nil, c.down
-	}
-	c.lastID++
-	waiting := &call{op: op, reply: make(chan answer, 1)}
-	c.pending[c.lastID] = waiting
-	return c.lastID, waiting, nil
 }
 
 // unsent takes back a call whose request did not get out.
-func (c *connection) unsent(id uint64, cause error) error {
+func (c *connection) unsent(conn *control.Conn, id uint64, cause error) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.pending, id)
+	closed := c.closed
+	c.mu.Unlock()
 	var ours *control.Error
 	switch {
 	case errors.As(cause, &ours):
 		return fmt.Errorf("client: %w", cause) // too large: nothing was sent
-	case c.closed:
+	case closed:
 		return os.ErrClosed
 	}
+	c.fail(conn, cause) // the reader will find the same
 	return unavailable(cause)
 }
 
@@ -269,6 +339,9 @@ func (c *connection) answered(a answer, ok bool) (answer, error) {
 	if c.closed {
 		return answer{}, os.ErrClosed
 	}
+	if c.down == nil { // it was, and the next broker is there already
+		return answer{}, unavailable(errors.New("the connection ended before the reply"))
+	}
 	return answer{}, c.down
 }
 
@@ -293,12 +366,20 @@ func (c *connection) close() error {
 func (c *connection) closeIfIdle() error {
 	c.mu.Lock()
 	idle := c.closing && !c.closed && len(c.attached) == 0
+	if idle && c.down != nil && c.owes {
+		// The next broker must hear that nothing is attached any more, if it comes soon.
+		c.mu.Unlock()
+		c.tellLater()
+		return nil
+	}
 	c.closed = c.closed || idle
+	conn := c.conn
 	c.mu.Unlock()
 	if !idle {
 		return nil
 	}
-	err := c.conn.Close()
+	c.cancel()
+	err := conn.Close()
 	<-c.reader
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
@@ -33,6 +34,7 @@ type attachment struct {
 	mem    *mapping
 	id     uint64
 	once   sync.Once
+	ended  atomic.Uint32 // notEnded, endedByRemoval or endedByBroker
 
 	topic           string
 	kind            control.Kind
@@ -85,7 +87,7 @@ func (c *Client) attach(ctx context.Context, o attachOptions) (*attachment, erro
 		}
 		if held != nil && held.key.topicID != reply.TopicID {
 			// The topic was removed and made anew, and the event is on its way.
-			held.gone.Store(true)
+			c.markRemoved(held.key.topicID)
 			c.dropMapping(held)
 			closeFiles(files)
 			if err := c.askDetach(reply.Attachment); err != nil {
@@ -119,6 +121,11 @@ func (c *Client) attachedTo(o attachOptions, reply control.AttachReply, held *ma
 	c.mu.Lock()
 	closing := c.closing
 	c.attached[a] = struct{}{}
+	if m.gone.Load() {
+		a.ended.Store(endedByRemoval)
+	} else if !c.conn.holds(a.id) {
+		a.detach() // the broker died, and the next one does not know it
+	}
 	c.mu.Unlock()
 	failpoint.Hit(FailAttached)
 	if closing {
@@ -141,9 +148,30 @@ func (a *attachment) closeWith(fn func() error) error {
 	return nil
 }
 
-// removed reports whether the topic was removed. It is cheap. Sleepers are woken when
-// it becomes true.
-func (a *attachment) removed() bool { return a.mem.gone.Load() }
+// How an attachment ended before its release.
+const (
+	notEnded       = iota
+	endedByRemoval // its topic was removed: what is there can still be read
+	endedByBroker  // its slot may be somebody else's
+)
+
+// over reports whether the attachment has ended. It is cheap. Sleepers are woken when it
+// becomes true.
+func (a *attachment) over() bool { return a.ended.Load() != notEnded }
+
+// removed reports whether it ended by the topic's removal.
+func (a *attachment) removed() bool { return a.ended.Load() == endedByRemoval }
+
+// lost reports whether its slot may be somebody else's: it must not be touched.
+func (a *attachment) lost() bool { return a.ended.Load() == endedByBroker }
+
+// why is the error of an attachment that is over.
+func (a *attachment) why() error {
+	if a.lost() {
+		return ErrDetached
+	}
+	return ErrTopicRemoved
+}
 
 // release gives the slot back and unmaps the memory if this was its last use. The ring
 // must not be used any more, not even by another goroutine. Calling it again does nothing.
@@ -189,8 +217,11 @@ func (a *attachment) deadLetter() {
 }
 
 // askDetach tells the broker that an attachment is not used any more. Without a broker
-// there is nobody to tell, and nothing is wrong.
+// there is nobody to tell, and nothing is wrong: the next one is told.
 func (c *Client) askDetach(id uint64) error {
+	if !c.conn.holds(id) {
+		return nil // no broker knows it
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := c.conn.request(ctx, control.OpDetach, control.DetachRequest{Attachment: id}, &control.Empty{})

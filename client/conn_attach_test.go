@@ -140,7 +140,7 @@ func TestWhatIsAttachedOutlivesTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	<-c.conn.reader
+	testutil.Eventually(t, "the client notices", func() bool { _, err := c.Ping(t.Context()); return err != nil })
 	for i := range 100 {
 		if err := pub.TryPublish([]byte("still here")); err != nil {
 			t.Fatalf("publish %d without a broker: %v", i, err)

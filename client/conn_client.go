@@ -10,7 +10,8 @@
 //	for frame, err := range sub.Frames(ctx) {
 //
 // The broker is needed to attach, and for nothing else: what is attached goes on at
-// full speed when it is gone.
+// full speed when it is gone. The client looks for the next broker by itself, which knows what
+// is attached if a keeper has kept it; otherwise those who use it get ErrDetached.
 package client
 
 import (
@@ -55,7 +56,8 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	}
 	hello := control.NewHello(ring.LayoutVersion)
 	hello.Name = o.Name
-	if c.conn, err = dial(ctx, o.Socket, hello, c.event); err != nil {
+	c.conn = &connection{socket: o.Socket, hello: hello, log: o.Logger, wait: o.WaitForBroker, event: c.event, lost: c.markDetached}
+	if err := c.conn.dial(ctx); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -117,17 +119,54 @@ func (c *Client) event(m control.Message) {
 func (c *Client) markRemoved(topicID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var gone []*mapping
 	for key, m := range c.mappings {
 		if key.topicID == topicID {
 			m.gone.Store(true)
+			gone = append(gone, m)
 		}
 	}
-	for key, m := range c.mappings {
-		if key.topicID != topicID {
-			continue
+	for a := range c.attached {
+		if a.mem.key.topicID == topicID {
+			a.ended.CompareAndSwap(notEnded, endedByRemoval)
 		}
-		for _, b := range []*doorbell.Bell{m.subBell, m.pubBell} {
-			_ = b.Ring() // fails only when closed, and then nobody sleeps
+	}
+	for _, m := range gone { // when all know, so that nobody who wakes finds one that goes on
+		m.wake()
+	}
+}
+
+// markDetached tells attachments that the broker does not know them any more. Those of a
+// topic that was removed before can go on to read what is left there.
+func (c *Client) markDetached(ids []uint64) {
+	gone := map[uint64]bool{}
+	for _, id := range ids {
+		gone[id] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a := range c.attached {
+		if gone[a.id] {
+			a.detach()
 		}
+	}
+}
+
+// detach ends an attachment whose slot may be somebody else's. The caller holds Client.mu.
+func (a *attachment) detach() {
+	how := uint32(endedByBroker)
+	if s, err := a.ring.State(); err == nil && s.Removed {
+		how = endedByRemoval
+	}
+	if a.ended.CompareAndSwap(notEnded, how) {
+		a.client.log.Warn("hugebus: the broker has given an attachment up; attach again", "topic", a.topic, "kind", a.kind)
+	}
+	a.mem.wake()
+}
+
+// wake makes everybody look again, who sleeps on the topic in this process or another.
+func (m *mapping) wake() {
+	for _, b := range []*doorbell.Bell{m.subBell, m.pubBell} {
+		_ = b.Ring() // fails only when closed, and then nobody sleeps
 	}
 }

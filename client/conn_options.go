@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
 )
@@ -24,6 +25,11 @@ type Options struct {
 	Name string
 	// Logger hears of what no call returns, such as the broker's end; nil: slog.Default.
 	Logger *slog.Logger
+	// WaitForBroker is how long calls that need a broker wait for one that is away, if their
+	// context has no deadline: 0 not at all (ErrBrokerUnavailable), negative for as long as the
+	// context says. A context with a deadline bounds the wait in every case. Dial waits only for a
+	// broker whose socket is there.
+	WaitForBroker time.Duration
 }
 
 func (o Options) withDefaults() Options {

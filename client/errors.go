@@ -36,6 +36,9 @@ var (
 	// ErrTopicRemoved means that the topic was removed. What was published before can
 	// still be read.
 	ErrTopicRemoved = errors.New("client: the topic was removed")
+	// ErrDetached means that a broker does not know this attachment any more: it began anew
+	// without a keeper, or had to take this process for dead. Attach again.
+	ErrDetached = errors.New("client: the broker has given this attachment up: attach again")
 )
 
 // A Frame is one message; see ring.Frame. Its payload is borrowed for the handler's duration.

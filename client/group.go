@@ -89,7 +89,7 @@ func newGroup(att *attachment, o GroupOptions) (*Group, error) {
 		return nil, err
 	}
 	g := &Group{m: m, att: att, batch: max(o.Batch, 1)}
-	g.ready = func() bool { return m.Ready() || att.removed() || g.guard.closed() }
+	g.ready = func() bool { return att.over() || m.Ready() || g.guard.closed() }
 	g.handle = g.handleOne
 	g.wait, err = att.sleeper(att.subBell, att.ring.SubscriberSleepers(), att.ring.Config().Subscribers, o.Wait, m.Missed)
 	if err != nil {
@@ -113,10 +113,14 @@ func newGroup(att *attachment, o GroupOptions) (*Group, error) {
 // A nil from fn acknowledges the frame. An error ends Poll with that error and puts
 // that frame, and the rest that was taken, back into the group, to be redelivered;
 // ErrStop acknowledges the frame, puts the rest back and is no error. Errors of its
-// own: ErrCorrupt, ErrTopicRemoved, os.ErrClosed, ErrInUse.
+// own: ErrCorrupt, ErrTopicRemoved, ErrDetached, os.ErrClosed, ErrInUse.
 func (g *Group) Poll(limit int, fn func(Frame) error) (int, error) {
 	if err := g.guard.enter(); err != nil {
 		return 0, err
+	}
+	if g.att.lost() {
+		g.guard.exit()
+		return 0, ErrDetached
 	}
 	g.fn, g.refused = fn, nil
 	n, err := g.m.Poll(limit, g.handle)

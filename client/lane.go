@@ -15,13 +15,13 @@ import (
 // own place in the topic's total order, in which its own frames keep theirs. The one
 // method that any goroutine may call is Close.
 //
-// After the topic's removal every method returns ErrTopicRemoved, and after Close
-// os.ErrClosed.
+// After the topic's removal every method returns ErrTopicRemoved, after a broker has given
+// the lane up ErrDetached, and after Close os.ErrClosed.
 type Lane struct {
 	_     apart
 	guard guard
 	p     *ring.Publisher
-	gone  *atomic.Bool // the topic was removed
+	ended *atomic.Uint32 // the attachment's
 	room  sleeper
 	watch *ring.StallWatch
 	att   *attachment
@@ -44,17 +44,20 @@ func newLane(att *attachment, how Wait) (*Lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lane{p: p, att: att, gone: &att.mem.gone, watch: ring.NewStallWatch(att.ring)}
+	l := &Lane{p: p, att: att, ended: &att.ended, watch: ring.NewStallWatch(att.ring)}
 	for i := range l.tickets {
 		l.tickets[i].l = l
 	}
-	l.fits = func() bool { return l.att.removed() || l.guard.closed() || l.p.Fits(l.need) }
+	l.fits = func() bool { return l.att.over() || l.guard.closed() || l.p.Fits(l.need) }
 	l.room, err = att.sleeper(att.pubBell, att.ring.PublisherSleepers(), att.ring.Config().Publishers, how, func() {})
 	if err != nil {
 		return nil, err
 	}
 	l.guard.init(att.barriers.Private, func() {
-		_ = l.p.Close()
+		if att.lost() {
+			l.p.Abandon()
+		}
+		_ = l.p.Close() // closed before, or now
 		l.room.close()
 		att.release()
 	})
@@ -71,8 +74,8 @@ func (l *Lane) MaxPayload() int { return l.p.MaxPayload() }
 // TryPublish copies payload into the topic as one frame, without waiting and without
 // allocating. ErrBackpressure: the topic is full. ErrTooLarge: a *TooLargeError.
 func (l *Lane) TryPublish(payload []byte) error {
-	if l.gone.Load() {
-		return ErrTopicRemoved
+	if l.ended.Load() != notEnded {
+		return l.att.why()
 	}
 	if l.guard.used() {
 		return ErrInUse
@@ -157,8 +160,8 @@ const claimTickets = 32
 // TryClaim claims room for a payload of n bytes, without waiting. The lane can do
 // nothing else until Commit or Abort. Errors are those of TryPublish.
 func (l *Lane) TryClaim(n int) (Claim, error) {
-	if l.gone.Load() {
-		return Claim{}, ErrTopicRemoved
+	if l.ended.Load() != notEnded {
+		return Claim{}, l.att.why()
 	}
 	if l.guard.used() {
 		return Claim{}, ErrInUse
@@ -201,6 +204,9 @@ func (c Claim) CommitN(n int) error {
 		return ErrNotClaimed
 	}
 	l := c.t.l
+	if l.att.lost() {
+		return l.abandon()
+	}
 	if err := l.open.CommitN(n); err != nil {
 		return err
 	}
@@ -214,6 +220,9 @@ func (c Claim) Abort() error {
 		return ErrNotClaimed
 	}
 	l := c.t.l
+	if l.att.lost() {
+		return l.abandon()
+	}
 	if err := l.open.Abort(); err != nil {
 		return err
 	}
@@ -223,6 +232,15 @@ func (c Claim) Abort() error {
 
 // valid reports whether c is its lane's last claim; that one knows whether it is open.
 func (c Claim) valid() bool { return c.t != nil && c.t == &c.t.l.tickets[c.t.l.turn%claimTickets] }
+
+// abandon ends a claim whose room may be somebody else's.
+func (l *Lane) abandon() error {
+	if err := l.open.Abandon(); err != nil {
+		return err
+	}
+	l.leave()
+	return ErrDetached
+}
 
 // leave ends what TryClaim began.
 func (l *Lane) leave() {
@@ -250,8 +268,8 @@ func (l *Lane) Close() error {
 }
 
 func (l *Lane) enter() error {
-	if l.gone.Load() {
-		return ErrTopicRemoved
+	if l.ended.Load() != notEnded {
+		return l.att.why()
 	}
 	return l.guard.enter()
 }

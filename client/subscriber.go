@@ -123,14 +123,16 @@ func newSubscriber(ctx context.Context, att *attachment, o SubscriberOptions) (*
 		return nil, err
 	}
 	s := &Subscriber{s: rs, att: att}
-	s.ready = func() bool { return s.s.Ready() || att.removed() || s.guard.closed() }
+	s.ready = func() bool { return att.over() || s.s.Ready() || s.guard.closed() }
 	s.wait, err = att.sleeper(att.subBell, att.ring.SubscriberSleepers(), att.ring.Config().Subscribers, o.Wait, rs.Missed)
 	if err != nil {
 		return nil, err
 	}
 	s.next.init()
 	s.guard.init(att.barriers.Private, func() {
-		_ = rs.Close()
+		if !att.lost() {
+			_ = rs.Close()
+		}
 		s.wait.close()
 		att.release()
 	})
@@ -161,7 +163,7 @@ func pauseUntil(ctx context.Context) func() error {
 // An error from fn ends Poll with that error, and the next Poll begins with that
 // frame; ErrStop ends it without an error, with the frame handled. Errors of its own:
 // *GapError (an ErrOverrun: frames were missed; the next Poll goes on behind the
-// gap), ErrEvicted once, ErrCorrupt, ErrTopicRemoved, os.ErrClosed, ErrInUse.
+// gap), ErrEvicted once, ErrCorrupt, ErrTopicRemoved, ErrDetached, os.ErrClosed, ErrInUse.
 func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	if s.guard.used() {
 		return 0, ErrInUse
@@ -170,6 +172,10 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 		if err := s.guard.enterSlow(); err != nil {
 			return 0, err
 		}
+	}
+	if s.att.lost() {
+		s.guard.exit()
+		return 0, ErrDetached
 	}
 	n, err := s.s.Poll(limit, fn)
 	if n == 0 && err == nil && s.att.removed() && !s.s.Ready() {

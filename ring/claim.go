@@ -135,6 +135,16 @@ func (c Claim) Abort() error {
 	return nil
 }
 
+// Abandon ends the claim without touching the memory, for when its slot may be somebody
+// else's by now. ErrNotClaimed as for Abort.
+func (c Claim) Abandon() error {
+	if !c.open() {
+		return ErrNotClaimed
+	}
+	c.t.p.release()
+	return nil
+}
+
 func (p *Publisher) abort() {
 	failpoint.Hit(FailBeforeAbort)
 	p.commit(kindPadding, p.size-HeaderSize)

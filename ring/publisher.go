@@ -350,7 +350,7 @@ func (p *Publisher) unready() error {
 // Abandon closes the publisher without another look at the memory, for when its slot may be
 // somebody else's by now: an open claim is left as it is, and its Commit and Abort say
 // ErrNotClaimed.
-func (p *Publisher) Abandon() { p.closed, p.held = true, false }
+func (p *Publisher) Abandon() { p.closed, p.held, p.slow = true, false, true }
 
 // Close aborts an open claim. The broker frees the slot (CondemnPublisher, RepairPublisher).
 func (p *Publisher) Close() error {
