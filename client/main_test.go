@@ -3,7 +3,7 @@ package client
 import (
 	"testing"
 
-	"github.com/hugebus/hugebus/internal/testutil"
+	"github.com/hugebus/hugebus/internal/keeper/keepertest"
 )
 
-func TestMain(m *testing.M) { testutil.Main(m) }
+func TestMain(m *testing.M) { keepertest.Main(m) }
