@@ -46,6 +46,7 @@ type flow struct {
 	topic     string
 	done      chan struct{}
 	ends      context.CancelFunc
+	publisher sync.WaitGroup
 	all       sync.WaitGroup
 	published atomic.Uint64
 	read      atomic.Uint64
@@ -73,7 +74,7 @@ func startFlow(t *testing.T, c *client.Client, topic string) *flow {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.all.Go(func() {
+	f.publisher.Go(func() {
 		defer lane.Close()
 		var b [8]byte
 		for n := uint64(0); ; n++ {
@@ -134,6 +135,7 @@ func (f *flow) moves() {
 func (f *flow) stop() {
 	f.t.Helper()
 	close(f.done)
+	f.publisher.Wait()
 	testutil.Eventually(f.t, "every frame has come", func() bool {
 		n := f.published.Load()
 		return f.read.Load() == n && f.worked.Load() == n || f.t.Failed()

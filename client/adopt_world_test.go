@@ -57,14 +57,17 @@ type keptWorld struct {
 // newKeptWorld starts a broker, with failpoints or none. The client waits for a broker that is away.
 func newKeptWorld(t *testing.T, failpoints string) *keptWorld {
 	t.Helper()
+	return newKeptWorldOf(t, "", failpoints)
+}
+
+// newKeptWorldOf is newKeptWorld with a binary that has failpoints.
+func newKeptWorldOf(t *testing.T, binary, failpoints string) *keptWorld {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "hb")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &keptWorld{t: t, world: &world{socket: filepath.Join(dir, "s")}}
-	if failpoints != "" {
-		k.withFailpoints(t)
-	}
+	k := &keptWorld{t: t, world: &world{socket: filepath.Join(dir, "s"), binary: binary}}
 	t.Cleanup(func() {
 		k.end()
 		os.RemoveAll(dir)
@@ -99,7 +102,7 @@ func (k *keptWorld) upgrade() {
 
 func (k *keptWorld) dial() *client.Client {
 	k.t.Helper()
-	c, err := client.Dial(k.t.Context(), client.Options{Socket: k.socket, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), WaitForBroker: -1})
+	c, err := client.Dial(k.t.Context(), client.Options{Socket: k.socket, Logger: quietLog(), WaitForBroker: -1})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -110,6 +113,8 @@ func (k *keptWorld) dial() *client.Client {
 	})
 	return c
 }
+
+func quietLog() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 // end ends the keeper, whoever has it.
 func (k *keptWorld) end() {

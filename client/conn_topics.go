@@ -74,3 +74,10 @@ func (c *Client) Ping(ctx context.Context) (time.Duration, error) {
 	err := c.conn.request(ctx, control.OpPing, control.Empty{}, &control.Empty{})
 	return time.Since(began), err
 }
+
+// StopBroker ends the broker with everything that would outlive it, as `hugebus shutdown`
+// does: all topics are removed. Only the broker's own user and root may (ErrRefused). It returns
+// when the broker has been told, which may be before it has ended.
+func (c *Client) StopBroker(ctx context.Context) error {
+	return c.conn.request(ctx, control.OpStop, control.StopRequest{}, &control.Empty{})
+}

@@ -9,16 +9,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hugebus/hugebus/broker"
+	"github.com/hugebus/hugebus/internal/keeper"
 )
 
 func (a *app) brokerCommand() *cobra.Command {
-	var config, metrics string
+	var config, metrics, keeperLog string
+	var noKeeper bool
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Run the broker, until SIGTERM or Ctrl-C",
 		Long: `Run the broker: it makes topics, hands their memory to publishers and subscribers, and repairs
 what dead ones leave behind. It is not on the way of frames: what is attached goes on when it
 stops.
+
+Topics outlive it: a small keeper process, or systemd, holds their memory, and the next broker on
+the socket goes on with them, however the last one ended. So SIGTERM and a start are an upgrade
+that no client notices. ` + "`hugebus shutdown`" + ` ends everything. With --no-keeper topics are gone with
+the broker.
 
 Without --config it serves the user who started it, and root. The configuration (YAML) has
 topics, access rules, quotas and the log's level and format (text or json); flags win over it.
@@ -32,11 +39,20 @@ The log goes to standard error.`,
 			if err != nil {
 				return err
 			}
+			if !noKeeper {
+				self, err := os.Executable()
+				if err != nil {
+					return fmt.Errorf("the keeper is this program, which cannot be found: %w", err)
+				}
+				c.Keeper = broker.KeeperConfig{Mode: broker.KeepBySystem, Exec: []string{self, keeper.Subcommand}, LogFile: keeperLog}
+			}
 			return a.runBroker(cmd.Context(), c)
 		},
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML)")
 	cmd.Flags().StringVar(&metrics, "metrics", "", "address for Prometheus (/metrics) and pprof (/debug/pprof/), as HOST:PORT; port 0 takes a free one; off if empty")
+	cmd.Flags().BoolVar(&noKeeper, "no-keeper", false, "let everything end with the broker")
+	cmd.Flags().StringVar(&keeperLog, "keeper-log", "", "file that gets what a keeper process logs")
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	return cmd
 }
