@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/keeper/keepertest"
 	"github.com/hugebus/hugebus/internal/testutil"
 	"github.com/hugebus/hugebus/ring"
 	"github.com/hugebus/hugebus/shm"
 )
 
-func TestMain(m *testing.M) { testutil.Main(m) }
+func TestMain(m *testing.M) { keepertest.Main(m) }
 
 // small are options of a topic that costs little.
 var small = TopicOptions{Capacity: 64 << 10, Pages: "4KiB", Publishers: 4, Subscribers: 8, Groups: 2}

@@ -31,7 +31,7 @@ Without --config it serves the user who started it, and root. The configuration 
 topics, access rules, quotas and the log's level and format (text or json); flags win over it.
 The log goes to standard error.`,
 		Example: `  hugebus broker
-  hugebus broker --socket /tmp/h.sock --metrics 127.0.0.1:9090
+  hugebus broker --no-keeper --socket /tmp/h.sock --metrics 127.0.0.1:9090
   hugebus broker --config /etc/hugebus/broker.yaml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -39,6 +39,8 @@ topics are removed: who is attached is told, and can read what is left. Only the
 and root may do it.
 
 To stop the broker alone, for an upgrade, send it SIGTERM: the next one goes on with the topics.`,
+		Example: `  hugebus shutdown
+  hugebus shutdown --socket /tmp/h.sock`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), shutdownPatience)

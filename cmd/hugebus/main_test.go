@@ -180,8 +180,14 @@ func (p *process) terminate() {
 	p.succeed()
 }
 
-// broker starts a broker that serves.
+// broker starts a broker that serves, and leaves nothing behind.
 func (w *world) broker(args ...string) *process {
+	w.Helper()
+	return w.keptBroker(append([]string{"--no-keeper"}, args...)...)
+}
+
+// keptBroker starts a broker whose topics outlive it, unless args say otherwise.
+func (w *world) keptBroker(args ...string) *process {
 	w.Helper()
 	p := w.start(w.command(append([]string{"broker"}, args...)...))
 	testutil.Eventually(w, "the broker serves", func() bool {

@@ -193,7 +193,7 @@ func configuration(w *world) {
 }
 
 func help(w *world) {
-	for _, c := range []string{"", "broker", "topic", "topic create", "topic ls", "topic show", "topic rm", "pub", "sub", "ingress", "doctor", "demo"} {
+	for _, c := range []string{"", "broker", "topic", "topic create", "topic ls", "topic show", "topic rm", "pub", "sub", "ingress", "doctor", "demo", "shutdown"} {
 		got := w.ok(append(strings.Fields(c), "--help")...)
 		for _, want := range []string{"Usage:", "--socket"} {
 			if !strings.Contains(got, want) {
