@@ -16,6 +16,7 @@ var layers = [][]string{
 	{"ring", "shm", "internal/doorbell"},
 	{"internal/control", "internal/gateway", "internal/pump"},
 	{"internal/keeper"},
+	{"internal/keeper/keepertest"},
 	{"client", "broker"}, // which do not import each other: side by side
 	{"client/ingress"},
 	{"internal/chaos/...", "internal/demo/...", "internal/doctor/..."},
@@ -39,6 +40,9 @@ var pure = []string{"ring", "seqlock", "internal/arch"}
 // worldly are the standard packages, and what lies below them, that pure packages do not import. (os is one that they
 // import for its errors: see checkPure.)
 var worldly = []string{"net", "syscall", "os/exec", "os/signal", "io/ioutil", "database", "plugin"}
+
+// testOnly are the packages that only tests import, and each other.
+var testOnly = map[string]bool{"internal/testutil": true, "internal/rules": true, "internal/keeper/keepertest": true}
 
 func layerOf(pkg string) (layer int, family string, ok bool) {
 	for i, names := range layers {
@@ -86,7 +90,7 @@ func (t *tree) mayImport(pkg string, layer int, family, p string) string {
 		switch {
 		case !ok:
 			return "it has no layer: give it one in internal/rules"
-		case own == "internal/testutil" || own == "internal/rules":
+		case testOnly[own] && !testOnly[pkg]:
 			return "it is for tests only"
 		case below > layer || below == layer && other != family:
 			return "it is not below: imports point down only"
