@@ -20,8 +20,6 @@ const (
 	leashEnv = "HUGEBUS_TEST_KEEPER_LEASH"
 )
 
-var leash net.Listener // unreferenced, it would be collected, and closed
-
 // Main is testutil.Main for a binary whose tests start keepers.
 func Main(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == role {
@@ -33,8 +31,10 @@ func Main(m *testing.M) {
 	}
 	if os.Getenv(leashEnv) == "" {
 		name := fmt.Sprintf("@hugebus-keepertest-%d", os.Getpid())
-		var err error
-		if leash, err = net.Listen("unix", name); err == nil { // nobody accepts
+		leash, err := net.Listen("unix", name) // nobody accepts
+		if err == nil {
+			// It is never run: it keeps the socket from being collected, and closed.
+			defer leash.Close()
 			err = os.Setenv(leashEnv, name)
 		}
 		if err != nil {
