@@ -195,7 +195,7 @@ func sentinel(bad *control.Error) error {
 
 // Shutdown ends the keeper process of a socket, with everything that it has, and returns when it has let all go. If a
 // broker holds the lease, that is a *HeldError, and nothing happens: stop the broker first. ErrNotRunning: there is no
-// keeper.
+// keeper. One that ends meanwhile, because another process has told it to, has ended: nil.
 func Shutdown(ctx context.Context, socket string) error {
 	if err := control.CheckSocketPath(socket); err != nil {
 		return fmt.Errorf("keeper: %w", err)
@@ -210,6 +210,9 @@ func Shutdown(ctx context.Context, socket string) error {
 	}
 	m, files, err := r.request(ctx, opShutdown, control.Empty{}, nil)
 	closeFiles(files)
+	if errors.Is(err, ErrLost) {
+		return nil
+	}
 	if err != nil {
 		var reply helloReply
 		// Without a body the holder is simply not known.
