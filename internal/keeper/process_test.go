@@ -241,6 +241,24 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// Two that end a keeper at once, as a broker and `hugebus shutdown` do, have both done it.
+func TestShutdownTwiceAtOnce(t *testing.T) {
+	for range 20 {
+		o := options(t, newSocket(t))
+		r := start(t, o)
+		r.Close()
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if err := Shutdown(t.Context(), o.Socket); err != nil && !errors.Is(err, ErrNotRunning) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
 func TestIdleKeeperEnds(t *testing.T) {
 	o := options(t, newSocket(t))
 	o.Idle = 1 // a nanosecond

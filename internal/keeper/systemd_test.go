@@ -247,7 +247,8 @@ func TestSystemdDoesNotAnswer(t *testing.T) {
 			result <- s.Put(ctx, "k", fmt.Append(nil, i), textFiles(t, numbered(fmt.Sprint(i, "."), i)...))
 		}()
 		cancel()
-		if err := <-result; !errors.Is(err, context.Canceled) {
+		// A Delete has nothing to do if the Put before it ended before its first message.
+		if err := <-result; !errors.Is(err, context.Canceled) && (err != nil || i%5 != 4) {
 			t.Fatalf("call %d: %v", i, err)
 		}
 		listen()
