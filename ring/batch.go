@@ -1,6 +1,9 @@
 package ring
 
-import "github.com/hugebus/hugebus/internal/failpoint"
+import (
+	"github.com/hugebus/hugebus/internal/arch"
+	"github.com/hugebus/hugebus/internal/failpoint"
+)
 
 // FailMidBatch is passed after each frame of a batch but the first has been stamped.
 const FailMidBatch = "ring/batch/mid"
@@ -70,10 +73,19 @@ func (p *Publisher) commitBatch(payloads [][]byte) {
 	first := p.start + p.pad
 	at := first + frameSize(uint64(len(payloads[0])))
 	for _, b := range payloads[1:] {
-		p.fill(at&p.mask, b)
-		p.stamp(at, meta(uint32(len(b)), kindData, flagInner, uint16(p.index)))
+		off, next := at&p.mask, at+frameSize(uint64(len(b)))
+		p.fill(off, b)
+		p.data.setPlain(off+offMeta, meta(uint32(len(b)), kindData, flagInner, uint16(p.index)))
+		if p.fenced {
+			p.data.word(off).Store(stampOf(at, p.key)) // SYNC(commit): release
+		} else {
+			arch.StoreRelease(p.data.word(off), stampOf(at, p.key)) // SYNC(commit): release
+		}
 		failpoint.Hit(FailMidBatch)
-		at += frameSize(uint64(len(b)))
+		if newRun(at, next) {
+			p.prefetch(next)
+		}
+		at = next
 	}
 	p.fill(first&p.mask, payloads[0])
 	p.commit(kindData, uint64(len(payloads[0])))

@@ -199,6 +199,7 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	}
 	pos, n, size := s.pos, 0, uint64(0)
 	var err error
+	var f Frame // one for all: to make it anew would cost as much as to read the frame
 	for n < limit {
 		off := pos & s.mask
 		// SYNC(commit): acquire
@@ -216,7 +217,7 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 				err = ErrCorrupt
 				break
 			}
-			f := Frame{Payload: s.data.bytes(off+offPayload, h.length()), Position: Position(pos), Source: h.source()}
+			f.Payload, f.Position, f.Source = s.data.bytes(off+offPayload, h.length()), Position(pos), h.source()
 			if err = fn(f); err != nil && err != ErrStop {
 				break
 			}
