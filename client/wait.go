@@ -133,10 +133,8 @@ func (s *sleeper) wait(ctx context.Context, until time.Time, ready func() bool) 
 		return err
 	}
 	switch s.how {
-	case WaitSpin:
-		return s.look(ctx, until, ready, func() { arch.Pause(1) })
-	case WaitYield:
-		return s.look(ctx, until, ready, runtime.Gosched)
+	case WaitSpin, WaitYield:
+		return s.look(ctx, until, ready)
 	case WaitAdaptive:
 		for range spinLooks {
 			arch.Pause(spinPause)
@@ -155,9 +153,14 @@ func (s *sleeper) wait(ctx context.Context, until time.Time, ready func() bool) 
 }
 
 // look is wait without sleeping.
-func (s *sleeper) look(ctx context.Context, until time.Time, ready func() bool, between func()) error {
+func (s *sleeper) look(ctx context.Context, until time.Time, ready func() bool) error {
+	yields := s.how == WaitYield
 	for n := 1; ; n++ {
-		between()
+		if yields {
+			runtime.Gosched()
+		} else {
+			arch.Pause(1)
+		}
 		if ready() {
 			return nil
 		}
