@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 )
 
 // A Config says what a Ledger checks against.
@@ -15,6 +16,9 @@ type Config struct {
 	// Redelivery allows group members to be handed frames again, marked. Without it, which is for runs in which no
 	// member dies, that is a violation.
 	Redelivery bool
+	// Keep is how many bytes of positions are remembered behind what the slowest reader has told: the topic's capacity,
+	// where readers join at earlier positions.
+	Keep uint64
 }
 
 // A Ledger compares what all readers of a topic say, while they say it, and remembers only as much as the slowest of
@@ -58,6 +62,7 @@ type entry struct {
 	sum       uint32
 	length    uint32
 	source    uint16
+	arrived   time.Time // when the anchor told it
 }
 
 // end is the position behind the frame.
@@ -101,6 +106,7 @@ func (l *Ledger) extend(r Record) error {
 	}
 	e := entry{
 		position: r.Position, sequence: r.Sequence, publisher: r.Publisher, sum: r.Sum, length: r.Length, source: r.Source,
+		arrived: time.Now(),
 	}
 	if err := l.identify(&e); err != nil {
 		return err
@@ -178,6 +184,11 @@ func (l *Ledger) forget() {
 	}
 	for _, g := range l.groups {
 		low = min(low, g.settle(l))
+	}
+	if e, ok := l.entry(low); ok && l.config.Keep > 0 {
+		low = l.at(e.position - min(l.config.Keep, e.position))
+	} else if l.config.Keep > 0 {
+		low = l.at(l.covered - min(l.config.Keep, l.covered))
 	}
 	if n := low - l.base; n >= enough && n >= len(l.order)/2 {
 		l.kept = l.order[n-1].end()

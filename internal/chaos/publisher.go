@@ -37,6 +37,9 @@ type PublisherSpec struct {
 	Count uint64
 	// Shared publishes through a Publisher instead of a Lane.
 	Shared bool
+	// Pause is the longest rest between two steps; each is of random length, and one in Long is 100 times as long. 0: none.
+	Pause time.Duration
+	Long  int
 }
 
 // maxBatch is the most frames of one PublishBatch.
@@ -68,16 +71,16 @@ func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) e
 	if err != nil {
 		return err
 	}
-	c, err := spec.dial(control.ctx)
+	c, err := spec.dial(control)
 	if err != nil {
-		return err
+		return control.unlessStopped(err)
 	}
 	w := &publisher{spec: spec, tally: p.at(spec.Place), random: rand.New(rand.NewPCG(uint64(spec.Publisher), 1))}
 	for i := range w.bufs {
 		w.bufs[i] = make([]byte, spec.MaxPayload)
 	}
-	if err := w.attach(control.ctx, c); err != nil {
-		return errors.Join(err, c.Close())
+	if err := control.attaching(func(ctx context.Context) error { return w.attach(ctx, c) }); err != nil {
+		return errors.Join(control.unlessStopped(err), c.Close())
 	}
 	if _, err := fmt.Fprintln(say, "ready"); err != nil {
 		return err
@@ -88,6 +91,10 @@ func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) e
 		now := time.Now()
 		longest = max(longest, now.Sub(began))
 		began = now
+		if spec.Pause > 0 && err == nil {
+			w.rest(control.ctx)
+			began = time.Now()
+		}
 	}
 	if errors.Is(err, context.Canceled) {
 		err = nil // told to stop while it waited for room: nothing was published
@@ -97,6 +104,18 @@ func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) e
 	}
 	_, err = fmt.Fprintln(say, "done", w.seq, longest.Nanoseconds())
 	return err
+}
+
+// rest pauses.
+func (w *publisher) rest(ctx context.Context) {
+	d := time.Duration(w.random.Int64N(int64(w.spec.Pause)))
+	if w.spec.Long > 0 && w.random.IntN(w.spec.Long) == 0 {
+		d = 100 * w.spec.Pause
+	}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 func (w *publisher) attach(ctx context.Context, c *client.Client) (err error) {

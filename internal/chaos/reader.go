@@ -22,6 +22,8 @@ type ReaderSpec struct {
 	Earliest bool
 	// Limit is how many frames it takes at a time.
 	Limit int
+	// Nap bounds a sleep: after it the reader looks whether it was not woken for something. 0: no bound.
+	Nap time.Duration
 }
 
 // reading is what Subscriber and Group have in common.
@@ -40,6 +42,7 @@ type reader struct {
 	sub     *client.Subscriber // nil for members
 	frames  uint64
 	last    client.Position
+	slept   bool // the last wait ended because its time was over
 }
 
 // Read reads a topic and writes records to out, until control says stop; a subscriber then goes on until it has
@@ -50,14 +53,13 @@ func Read(spec ReaderSpec, control *Control, out, say io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ctx := context.Background()
-	c, err := spec.dial(ctx)
+	c, err := spec.dial(control)
 	if err != nil {
-		return err
+		return control.unlessStopped(err)
 	}
 	r := &reader{spec: spec, control: control, journal: NewJournal(out, spec.Group != "")}
-	if err := r.attach(ctx, c); err != nil {
-		return errors.Join(err, c.Close())
+	if err := control.attaching(func(ctx context.Context) error { return r.attach(ctx, c) }); err != nil {
+		return errors.Join(control.unlessStopped(err), c.Close())
 	}
 	if _, err := fmt.Fprintln(say, "ready"); err != nil {
 		return err
@@ -101,8 +103,9 @@ func (r *reader) attach(ctx context.Context, c *client.Client) error {
 
 // run reads until it is told to stop, and has reached where.
 func (r *reader) run() error {
-	for {
+	for !r.control.quit.Load() {
 		n, err := r.from.Poll(r.spec.Limit, r.handle)
+		r.slept = false
 		if err != nil {
 			if err := r.interrupted(err); err != nil {
 				return err
@@ -118,10 +121,29 @@ func (r *reader) run() error {
 		if err := r.idle(); err != nil {
 			return err
 		}
-		if err := r.from.Wait(r.control.ctx); err != nil && !errors.Is(err, context.Canceled) {
+		if err := r.wait(); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// wait waits for more, or to be told to stop.
+func (r *reader) wait() error {
+	ctx := r.control.ctx
+	if r.spec.Nap > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.spec.Nap)
+		defer cancel()
+	}
+	err := r.from.Wait(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		r.slept = true
+	case err != nil && !errors.Is(err, context.Canceled):
+		return err
+	}
+	return nil
 }
 
 // reached reports whether it may end.
@@ -150,6 +172,12 @@ func (r *reader) handle(f client.Frame) error {
 		kind = KindCorrupt
 	}
 	r.frames, r.last = r.frames+1, f.Position
+	if r.slept {
+		r.slept = false
+		if err := r.journal.Add(Record{Kind: KindOverslept, Position: uint64(f.Position)}); err != nil {
+			return err
+		}
+	}
 	return r.journal.Add(Record{
 		Kind: kind, Source: f.Source, Redelivered: f.Redelivered, Length: uint32(len(f.Payload)), Publisher: publisher,
 		Sum: sum, Position: uint64(f.Position), Sequence: seq,

@@ -21,6 +21,23 @@ const (
 	KindEvicted
 	// KindReached says that the reader has passed everything before Position. The first record of every reader is one.
 	KindReached
+	// KindJoin begins one of several subscriptions that a reader has one after the other: it starts at Position, and may
+	// miss what Sequence, a Missing, says.
+	KindJoin
+	// KindLeft ends it.
+	KindLeft
+	// KindOverslept says that the reader was not woken for the frame at Position: it found it when it looked by itself.
+	KindOverslept
+)
+
+// A Missing says what a subscription may miss.
+type Missing uint64
+
+// What a subscription may miss.
+const (
+	MissNothing Missing = iota
+	MissAny             // it does not gate
+	MissAtStart         // only what had been overwritten when it began
 )
 
 // recordSize is the size in bytes of a record on its way. A pipe takes that few bytes at once or not at all, so a
@@ -49,6 +66,12 @@ func (r Record) String() string {
 		return "evicted"
 	case KindReached:
 		return fmt.Sprintf("reached %d", r.Position)
+	case KindJoin:
+		return fmt.Sprintf("joined at %d, may miss: %d", r.Position, r.Sequence)
+	case KindLeft:
+		return "left"
+	case KindOverslept:
+		return fmt.Sprintf("overslept the frame at %d", r.Position)
 	}
 	who := "too short to name its publisher"
 	if r.Publisher != Unknown {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // A Stream is what one reader tells a Ledger. Make it with Anchor, Follow or Member before the reader begins.
@@ -16,8 +17,12 @@ type Stream struct {
 	group  *group // members only
 
 	number  int  // of the frame to come, in the order
-	begun   bool // KindReached has come, and number is known
+	begun   bool // KindReached or KindJoin has come, and number is known
+	away    bool // between two subscriptions
 	mayMiss bool // gaps are no violation
+	atStart bool // one is not, before the first frame
+
+	overslept func(frame Record, old time.Duration) // nil: a violation
 
 	recent [16]Record // the last ones, for a violation's dump
 	told   int
@@ -138,9 +143,9 @@ func (s *Stream) check(r Record) error {
 	switch {
 	case r.Kind == KindCorrupt:
 		return errors.New("a payload contradicts its own length or checksum")
-	case r.Kind < KindFrame || r.Kind > KindReached:
+	case r.Kind < KindFrame || r.Kind > KindOverslept:
 		return fmt.Errorf("record of unknown kind %d", r.Kind)
-	case !s.begun && r.Kind != KindReached:
+	case !s.begun && r.Kind != KindReached && r.Kind != KindJoin:
 		return errors.New("its first record does not say where it begins")
 	}
 	switch s.kind {
@@ -161,6 +166,8 @@ func (s *Stream) checkAnchor(r Record) error {
 		err = l.extend(r)
 	case KindReached:
 		l.covered = max(l.covered, r.Position)
+	case KindOverslept:
+		return nil // it looks more often than it sleeps, and is never late
 	default:
 		err = errors.New("the anchor is reliable, and must miss nothing")
 	}
@@ -178,6 +185,8 @@ func (s *Stream) checkMember(r Record) error {
 		return s.group.handed(s.ledger, r)
 	case KindReached:
 		return nil
+	case KindOverslept:
+		return s.late(r)
 	}
 	return errors.New("a member of a group must not miss anything")
 }
@@ -201,7 +210,15 @@ func (s *Stream) checkFollower(r Record) error {
 		return nil
 	case KindGap:
 		return s.checkGap(r)
+	case KindJoin:
+		return s.join(r)
+	case KindLeft:
+		s.away = true
+		return nil
+	case KindOverslept:
+		return s.late(r)
 	}
+	s.atStart = false
 	if err := l.await(r.Position + 1); err != nil {
 		return err
 	}
@@ -217,6 +234,41 @@ func (s *Stream) checkFollower(r Record) error {
 	return nil
 }
 
+// join begins a subscription.
+func (s *Stream) join(r Record) error {
+	if s.begun && !s.away {
+		return errors.New("it joins, and has not left")
+	}
+	if err := s.ledger.await(r.Position); err != nil {
+		return err
+	}
+	s.begun, s.away = true, false
+	s.mayMiss, s.atStart = r.Sequence == uint64(MissAny), r.Sequence == uint64(MissAtStart)
+	s.number = s.ledger.at(r.Position)
+	return nil
+}
+
+// late tells of a frame that its reader was not woken for, with how long ago the anchor was handed it.
+func (s *Stream) late(r Record) error {
+	if err := s.ledger.await(r.Position + 1); err != nil {
+		return err
+	}
+	e, ok := s.ledger.entry(s.ledger.at(r.Position))
+	if !ok || e.position != r.Position {
+		return nil // it was settled long ago: a frame that was put back
+	}
+	old := time.Since(e.arrived)
+	if s.overslept == nil {
+		return fmt.Errorf("it was not woken for %v, which has been there for %v", e, old)
+	}
+	s.overslept(r, old)
+	return nil
+}
+
+// Overslept has fn hear of each frame that the reader was not woken for, and of how long ago the anchor had told it. Call it
+// before Consume. fn must not call the Ledger.
+func (s *Stream) Overslept(fn func(frame Record, old time.Duration)) { s.overslept = fn }
+
 // missedNothing checks that no frame before position is still to come.
 func (s *Stream) missedNothing(position uint64) error {
 	if e, ok := s.ledger.entry(s.number); ok && e.position < position {
@@ -229,9 +281,10 @@ func (s *Stream) missedNothing(position uint64) error {
 // steps over the frames in it.
 func (s *Stream) checkGap(r Record) error {
 	l := s.ledger
-	if !s.mayMiss {
+	if !s.mayMiss && !s.atStart {
 		return errors.New("a reliable reader must miss nothing")
 	}
+	s.atStart = false
 	if int64(r.To-r.Position) <= 0 {
 		return fmt.Errorf("a gap of %d bytes", int64(r.To-r.Position))
 	}

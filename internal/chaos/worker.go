@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/hugebus/hugebus/client"
 )
@@ -25,9 +27,38 @@ type Common struct {
 }
 
 // dial connects a worker.
-func (c Common) dial(ctx context.Context) (*client.Client, error) {
+func (c Common) dial(control *Control) (bus *client.Client, err error) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	return client.Dial(ctx, client.Options{Socket: c.Socket, Name: c.Name, Logger: quiet})
+	err = control.attaching(func(ctx context.Context) error {
+		bus, err = client.Dial(ctx, client.Options{Socket: c.Socket, Name: c.Name, Logger: quiet})
+		return err
+	})
+	return bus, err
+}
+
+// attaching calls attach until it is done. What only the broker's death, or what it has not repaired yet, explains is tried
+// again, until the worker is told to stop.
+func (c *Control) attaching(attach func(ctx context.Context) error) error {
+	for {
+		err := attach(c.ctx)
+		again := errors.Is(err, client.ErrBrokerUnavailable) || errors.Is(err, client.ErrNoSlot) || errors.Is(err, client.ErrBusy)
+		if !again || c.stopped.Load() {
+			return err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-c.ctx.Done():
+		}
+	}
+}
+
+// unlessStopped is err, or nil if it is only that the worker was told to stop.
+func (c *Control) unlessStopped(err error) error {
+	if c.stopped.Load() && (errors.Is(err, context.Canceled) || errors.Is(err, client.ErrBrokerUnavailable) ||
+		errors.Is(err, client.ErrNoSlot) || errors.Is(err, client.ErrBusy)) {
+		return nil
+	}
+	return err
 }
 
 // Arg is a worker's specification as an argument of its process.
@@ -43,14 +74,23 @@ func Arg(spec any) (string, error) {
 // to there. The end of the lines changes nothing.
 type Control struct {
 	stopped atomic.Bool
+	quit    atomic.Bool
 	until   atomic.Uint64
 	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+// Quit stops the worker at once, whatever there is left to read.
+func (c *Control) Quit() {
+	c.quit.Store(true)
+	c.stopped.Store(true)
+	c.cancel()
 }
 
 // NewControl reads in for as long as the process lives.
 func NewControl(ctx context.Context, in io.Reader) *Control {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &Control{ctx: ctx}
+	c := &Control{ctx: ctx, cancel: cancel}
 	go func() {
 		for lines := bufio.NewScanner(in); lines.Scan(); {
 			word, rest, _ := strings.Cut(lines.Text(), " ")
@@ -61,7 +101,7 @@ func NewControl(ctx context.Context, in io.Reader) *Control {
 				c.until.Store(p)
 			}
 			c.stopped.Store(true)
-			cancel() // whoever sleeps looks again
+			c.cancel() // whoever sleeps looks again
 		}
 	}()
 	return c
