@@ -1,0 +1,74 @@
+package siege
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hugebus/hugebus/internal/sys"
+)
+
+// A census is what a process holds: open descriptors by what they lead to, and mappings of memfds.
+type census map[string]int
+
+// inode is what tells one socket or pipe from another, and is no difference here.
+var inode = regexp.MustCompile(`:\[\d+\]`)
+
+// takeCensus looks at another process.
+func takeCensus(pid int) (census, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	open, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("siege: %w", err)
+	}
+	c := census{}
+	for _, e := range open {
+		if to, err := os.Readlink(dir + "/" + e.Name()); err == nil { // an error: closed meanwhile
+			c["descriptor of "+inode.ReplaceAllString(to, "")]++
+		}
+	}
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return nil, fmt.Errorf("siege: %w", err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if _, name, ok := strings.Cut(line, "/memfd:"); ok {
+			c["mapping of memfd:"+strings.TrimSpace(name)]++
+		}
+	}
+	return c, nil
+}
+
+// more is what now has and c has not.
+func (c census) more(now census) (more []string) {
+	for what, n := range now {
+		if n > c[what] {
+			more = append(more, fmt.Sprintf("%d x %s", n-c[what], what))
+		}
+	}
+	slices.Sort(more)
+	return more
+}
+
+// count is how many descriptors and how many mappings it has.
+func (c census) count() (descriptors, mappings int) {
+	for what, n := range c {
+		if strings.HasPrefix(what, "mapping") {
+			mappings += n
+		} else {
+			descriptors += n
+		}
+	}
+	return descriptors, mappings
+}
+
+// freeHugePages is how many 2 MiB pages nobody uses.
+func freeHugePages() int {
+	_, free, err := sys.NrHugepages(2 << 20)
+	if err != nil {
+		return 0 // a kernel without them leaks none
+	}
+	return free
+}

@@ -1,0 +1,94 @@
+package siege
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// chance decides what to do next. What it has decided stands in the schedule, so that it can be done again.
+type chance struct {
+	random *rand.Rand
+	// acted counts how often processes died or stopped at each point, and reach is a hit that they come to: twice as late after
+	// each success, half as late after each process that ended otherwise.
+	acted map[string]int
+	reach map[string]float64
+}
+
+const (
+	// between is the mean time between two signals.
+	between = 120 * time.Millisecond
+	// longestStop bounds how long a process is stopped, and longestRest how long a berth is empty.
+	longestStop = 2 * time.Second
+	longestRest = 60 * time.Millisecond
+	// most is the latest hit that acts.
+	mostHits = 1 << 12
+)
+
+func newChance(seed uint64) *chance {
+	return &chance{random: rand.New(rand.NewPCG(seed, 5)), acted: map[string]int{}, reach: map[string]float64{}}
+}
+
+// pause is the time to the next signal.
+func (c *chance) pause() time.Duration {
+	return time.Duration(c.random.ExpFloat64() * float64(between))
+}
+
+// rest is how long a berth stays empty.
+func (c *chance) rest() time.Duration { return time.Duration(c.random.Int64N(int64(longestRest))) }
+
+// standstill is how long a process is stopped.
+func (c *chance) standstill() time.Duration {
+	return time.Duration(c.random.Int64N(int64(longestStop)) + int64(10*time.Millisecond))
+}
+
+// arm chooses a point for the next process, or none: one of those at which the fewest have died.
+func (c *chance) arm(points []string) *arming {
+	if len(points) == 0 || c.random.IntN(6) == 0 {
+		return nil
+	}
+	total := 0.0
+	weight := func(p string) float64 { return 1 / math.Pow(1+float64(c.acted[p]), 1.5) }
+	for _, p := range points {
+		total += weight(p)
+	}
+	pick, point := c.random.Float64()*total, points[len(points)-1]
+	for _, p := range points {
+		if pick -= weight(p); pick < 0 {
+			point = p
+			break
+		}
+	}
+	a := &arming{point: point, action: "kill", at: 1}
+	if c.random.IntN(3) == 0 {
+		a.action = "stop"
+	}
+	if c.reach[point] == 0 {
+		c.reach[point] = 256
+	}
+	a.at = int(math.Exp(c.random.Float64() * math.Log(c.reach[point])))
+	return a
+}
+
+// fired notes that a process came to its point.
+func (c *chance) fired(a *arming) {
+	c.acted[a.point]++
+	c.reach[a.point] = min(2*c.reach[a.point], mostHits)
+}
+
+// missed notes that a process ended before it came there.
+func (c *chance) missed(a *arming) { c.reach[a.point] = max(c.reach[a.point]/2, 1) }
+
+// signal chooses what happens to a process.
+func (c *chance) signal(b *berth) string {
+	n := c.random.IntN(10)
+	switch {
+	case b.kind == kindAnchor:
+		return doStop
+	case n < 5:
+		return doKill
+	case n < 8:
+		return doStop
+	}
+	return doTerm
+}

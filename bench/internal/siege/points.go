@@ -1,0 +1,45 @@
+package siege
+
+import (
+	"slices"
+
+	"github.com/hugebus/hugebus/client"
+	"github.com/hugebus/hugebus/ring"
+)
+
+// Failpoints, by who passes them.
+var (
+	publisherPoints = []string{
+		ring.FailAfterIntent, ring.FailAfterClaim, ring.FailMidCopy, ring.FailBeforeCommit, ring.FailAfterCommit, ring.FailForgotten,
+		ring.FailBeforeRing, ring.FailRoomBeforeRing, ring.FailLimitOdd, ring.FailLimitStored, ring.FailWithdrawn,
+	}
+	batchPoints = []string{ring.FailMidBatch}
+	claimPoints = []string{ring.FailRestPadded, ring.FailBeforeAbort}
+	evicts      = []string{ring.FailAfterEvict} // of publishers where somebody may be evicted
+
+	pollPoints  = []string{ring.FailMidPoll, ring.FailBeforeCursor, ring.FailAfterCursor, ring.FailRoomBeforeRing}
+	lossyPoints = []string{ring.FailCopied, ring.FailBeforeCursor, ring.FailAfterCursor}
+	evictPoints = []string{ring.FailEvictNoticed}
+	joinPoints  = []string{ring.FailJoined, ring.FailJoinCursor, ring.FailJoinGates, ring.FailJoinRaised, ring.FailJoinFound}
+
+	memberPoints = []string{
+		ring.FailGroupFound, ring.FailGroupAfterIntent, ring.FailGroupAfterHead, ring.FailGroupHelped, ring.FailGroupMidWork,
+		ring.FailGroupBeforeIdle, ring.FailGroupAfterAck, ring.FailGroupAfterTake, ring.FailOrphanFilling, ring.FailOrphanBit,
+		ring.FailOrphanOffered, ring.FailOrphanReleasing, ring.FailRoomBeforeRing,
+	}
+
+	sleepPoints  = []string{client.FailSleepAfterBit, client.FailSleepArmed, client.FailSleepUnbound, client.FailSleepWoken}
+	attachPoints = []string{client.FailAttachReplied, client.FailAttached, client.FailBeforeDetach}
+)
+
+// joined is all of some lists, each point once.
+func joined(lists ...[]string) (all []string) {
+	for _, l := range lists {
+		for _, p := range l {
+			if !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}

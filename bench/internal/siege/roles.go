@@ -1,0 +1,102 @@
+package siege
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hugebus/hugebus/broker"
+	"github.com/hugebus/hugebus/internal/chaos"
+)
+
+// Roles of the processes of a siege.
+const (
+	roleReader    = "reader"
+	roleJoiner    = "joiner"
+	rolePublisher = "publisher"
+	roleIngress   = "ingress"
+	roleBroker    = "broker"
+)
+
+// groupLinger is how long a group outlives the death of its members: longer than they need to be there again, on a machine that
+// is busy.
+const groupLinger = 10 * time.Second
+
+// A brokerSpec describes the broker's process.
+type brokerSpec struct {
+	Socket string
+}
+
+// Worker is the whole of a process that Run has started: a role, its specification, and descriptor 3. SIGTERM ends it in good order,
+// and so does what comes on standard input; that input's end is the death of the parent, and ends it at once.
+func Worker(role, spec string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	signal.Ignore(os.Interrupt)
+	r, w := io.Pipe()
+	go func() {
+		_, _ = io.Copy(w, os.Stdin)
+		os.Exit(4)
+	}()
+	if role == roleBroker {
+		var s brokerSpec
+		if err := json.Unmarshal([]byte(spec), &s); err != nil {
+			return err
+		}
+		go func() { _, _ = io.Copy(io.Discard, r) }()
+		return serveBroker(ctx, s)
+	}
+	control := chaos.NewControl(context.Background(), r)
+	context.AfterFunc(ctx, control.Quit)
+	return work(role, spec, control)
+}
+
+func work(role, spec string, control *chaos.Control) error {
+	switch role {
+	case roleReader:
+		return with(spec, func(s chaos.ReaderSpec) error { return chaos.Read(s, control, given(), os.Stdout) })
+	case roleJoiner:
+		return with(spec, func(s chaos.JoinerSpec) error { return chaos.Join(s, control, given(), os.Stdout) })
+	case roleIngress:
+		return with(spec, func(s chaos.IngressSpec) error { return chaos.Ingress(s, control, os.Stdout) })
+	case rolePublisher:
+		return with(spec, func(s chaos.PublisherSpec) error {
+			p, err := chaos.OpenProgress(given())
+			if err != nil {
+				return err
+			}
+			return chaos.Publish(s, control, p, os.Stdout)
+		})
+	}
+	return fmt.Errorf("siege: no role %q", role)
+}
+
+func with[S any](text string, run func(S) error) error {
+	var s S
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return fmt.Errorf("siege: %w", err)
+	}
+	return run(s)
+}
+
+// given is the descriptor that came with the process.
+func given() *os.File { return os.NewFile(3, "file of the siege") }
+
+func serveBroker(ctx context.Context, s brokerSpec) error {
+	b, err := broker.New(broker.Config{
+		Socket: s.Socket, SocketMode: 0o600, GroupLinger: groupLinger,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return b.Serve(ctx)
+}
