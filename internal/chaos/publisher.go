@@ -40,6 +40,8 @@ type PublisherSpec struct {
 	// Pause is the longest rest between two steps; each is of random length, and one in Long is 100 times as long. 0: none.
 	Pause time.Duration
 	Long  int
+	// Burst is how many steps go without a rest; 0 is 1.
+	Burst int
 }
 
 // maxBatch is the most frames of one PublishBatch.
@@ -60,6 +62,7 @@ type publisher struct {
 	to     publishing
 	random *rand.Rand
 	seq    uint64 // published so far
+	steps  int
 	bufs   [maxBatch][]byte
 }
 
@@ -86,12 +89,12 @@ func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) e
 		return err
 	}
 	longest := time.Duration(0)
-	for began := time.Now(); err == nil && !control.stopped.Load() && (spec.Count == 0 || w.seq < spec.Count); {
+	for began := time.Now(); err == nil && !control.stopped.Load() && (spec.Count == 0 || w.seq < spec.Count); w.steps++ {
 		err = w.step(control.ctx)
 		now := time.Now()
 		longest = max(longest, now.Sub(began))
 		began = now
-		if spec.Pause > 0 && err == nil {
+		if spec.Pause > 0 && err == nil && w.steps%max(spec.Burst, 1) == 0 {
 			w.rest(control.ctx)
 			began = time.Now()
 		}

@@ -10,6 +10,9 @@ import (
 	"github.com/hugebus/hugebus/client"
 )
 
+// errRefused is what a member says about a frame that it puts back.
+var errRefused = errors.New("chaos: not this time")
+
 // A ReaderSpec describes a reader process.
 type ReaderSpec struct {
 	Common
@@ -22,6 +25,8 @@ type ReaderSpec struct {
 	Earliest bool
 	// Limit is how many frames it takes at a time.
 	Limit int
+	// Refuse has a member refuse one frame in so many, which puts it back; 0: none.
+	Refuse uint64
 	// Nap bounds a sleep: after it the reader looks whether it was not woken for something. 0: no bound.
 	Nap time.Duration
 }
@@ -178,16 +183,22 @@ func (r *reader) handle(f client.Frame) error {
 			return err
 		}
 	}
-	return r.journal.Add(Record{
+	err := r.journal.Add(Record{
 		Kind: kind, Source: f.Source, Redelivered: f.Redelivered, Length: uint32(len(f.Payload)), Publisher: publisher,
 		Sum: sum, Position: uint64(f.Position), Sequence: seq,
 	})
+	if err == nil && r.spec.Refuse > 0 && r.frames%r.spec.Refuse == 0 {
+		return errRefused
+	}
+	return err
 }
 
 // interrupted reports what is not a frame and no failure.
 func (r *reader) interrupted(err error) error {
 	var gap *client.GapError
 	switch {
+	case errors.Is(err, errRefused):
+		return nil
 	case errors.As(err, &gap):
 		return r.journal.Add(Record{Kind: KindGap, Position: uint64(gap.From), To: uint64(gap.To)})
 	case errors.Is(err, client.ErrEvicted):

@@ -16,6 +16,7 @@ type arena struct {
 	payload  int // most bytes
 	ledger   *chaos.Ledger
 	progress *chaos.Progress
+	evicts   bool        // a reader may be evicted: describe it before the publishers
 	places   int         // of progress, that are taken
 	numbers  uint32      // of publishers so far
 	ended    []published // publishers that have ended, and are not checked yet

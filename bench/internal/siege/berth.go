@@ -94,6 +94,7 @@ func (c *crew) subscriber(a *arena, short string, spec chaos.ReaderSpec) {
 	case client.Lossy:
 		points = joined(lossyPoints, joinPoints[:1], sleepPoints, attachPoints)
 	case client.Evict:
+		a.evicts = true
 		spec.EvictLag = a.options.Capacity / 2
 		points = joined(lossyPoints, evictPoints, joinPoints, sleepPoints, attachPoints)
 	}
@@ -149,6 +150,9 @@ func (c *crew) publisher(a *arena, short string, spec chaos.PublisherSpec) {
 	spec.Common, spec.Place, spec.MaxPayload = c.common(a, name, spec.Wait), a.place(), a.payload
 	b := c.add(&berth{name: name, kind: kindPublisher, arena: a, place: spec.Place})
 	b.points = joined(publisherPoints, sleepPoints, attachPoints)
+	if a.evicts {
+		b.points = joined(b.points, evictingPoints)
+	}
 	switch spec.Style {
 	case chaos.Batch:
 		b.points = joined(b.points, batchPoints)

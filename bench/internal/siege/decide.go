@@ -13,20 +13,22 @@ type chance struct {
 	// each success, half as late after each process that ended otherwise.
 	acted map[string]int
 	reach map[string]float64
+	tries map[string]int // in vain, since the last success
 }
 
 const (
 	// between is the mean time between two signals.
-	between = 120 * time.Millisecond
-	// longestStop bounds how long a process is stopped, and longestRest how long a berth is empty.
+	between = 40 * time.Millisecond
+	// meanStop and longestStop are how long a process is stopped, and longestRest is how long a berth is empty.
+	meanStop    = 250 * time.Millisecond
 	longestStop = 2 * time.Second
-	longestRest = 60 * time.Millisecond
+	longestRest = 30 * time.Millisecond
 	// most is the latest hit that acts.
 	mostHits = 1 << 12
 )
 
 func newChance(seed uint64) *chance {
-	return &chance{random: rand.New(rand.NewPCG(seed, 5)), acted: map[string]int{}, reach: map[string]float64{}}
+	return &chance{random: rand.New(rand.NewPCG(seed, 5)), acted: map[string]int{}, reach: map[string]float64{}, tries: map[string]int{}}
 }
 
 // pause is the time to the next signal.
@@ -39,7 +41,7 @@ func (c *chance) rest() time.Duration { return time.Duration(c.random.Int64N(int
 
 // standstill is how long a process is stopped.
 func (c *chance) standstill() time.Duration {
-	return time.Duration(c.random.Int64N(int64(longestStop)) + int64(10*time.Millisecond))
+	return min(time.Duration(c.random.ExpFloat64()*float64(meanStop)), longestStop)
 }
 
 // arm chooses a point for the next process, or none: one of those at which the fewest have died.
@@ -48,7 +50,9 @@ func (c *chance) arm(points []string) *arming {
 		return nil
 	}
 	total := 0.0
-	weight := func(p string) float64 { return 1 / math.Pow(1+float64(c.acted[p]), 1.5) }
+	weight := func(p string) float64 {
+		return math.Pow(1+float64(c.acted[p]), -1.5) * math.Pow(1+float64(c.tries[p]), -0.5)
+	}
 	for _, p := range points {
 		total += weight(p)
 	}
@@ -73,22 +77,24 @@ func (c *chance) arm(points []string) *arming {
 // fired notes that a process came to its point.
 func (c *chance) fired(a *arming) {
 	c.acted[a.point]++
+	c.tries[a.point] = 0
 	c.reach[a.point] = min(2*c.reach[a.point], mostHits)
 }
 
 // missed notes that a process ended before it came there.
-func (c *chance) missed(a *arming) { c.reach[a.point] = max(c.reach[a.point]/2, 1) }
+func (c *chance) missed(a *arming) {
+	c.tries[a.point]++
+	c.reach[a.point] = max(c.reach[a.point]/2, 1)
+}
 
 // signal chooses what happens to a process.
 func (c *chance) signal(b *berth) string {
 	n := c.random.IntN(10)
 	switch {
-	case b.kind == kindAnchor:
+	case b.kind == kindAnchor || n == 0:
 		return doStop
-	case n < 5:
+	case n < 7:
 		return doKill
-	case n < 8:
-		return doStop
 	}
 	return doTerm
 }

@@ -73,6 +73,7 @@ func (d *director) man() error {
 		{"exclusive", client.TopicOptions{Capacity: 256 << 10, Exclusive: true}, 3000, 1},
 		{quiet, client.TopicOptions{Capacity: 64 << 10}, 500, 2},
 		{"fed", client.TopicOptions{Capacity: 128 << 10}, 2000, 0},
+		{"crowded", client.TopicOptions{Capacity: 8 << 10}, 200, 3},
 	}
 	for _, t := range topics {
 		a, err := newArena(t.name, t.options, t.payload, t.publishers)
@@ -82,10 +83,11 @@ func (d *director) man() error {
 		d.arenas = append(d.arenas, a)
 	}
 	c := d.crew
-	shared, exclusive, still, fed := d.arenas[0], d.arenas[1], d.arenas[2], d.arenas[3]
+	shared, exclusive, still, fed, crowded := d.arenas[0], d.arenas[1], d.arenas[2], d.arenas[3], d.arenas[4]
 	for _, a := range d.arenas {
 		c.anchor(a, nap/20)
 	}
+	c.subscriber(shared, "evict", chaos.ReaderSpec{Policy: client.Evict, Limit: 64})
 	const rest = 400 * time.Microsecond
 	for i, style := range []chaos.Style{chaos.Single, chaos.Batch, chaos.Claims, chaos.Mixed} {
 		c.publisher(shared, fmt.Sprint("publisher-", style), chaos.PublisherSpec{Style: style, Shared: i == 3, Pause: rest})
@@ -98,11 +100,14 @@ func (d *director) man() error {
 		c.subscriber(a, "reliable", chaos.ReaderSpec{Policy: client.Reliable, Limit: 32})
 		c.subscriber(a, "lossy", chaos.ReaderSpec{Policy: client.Lossy, Limit: 64})
 		c.member(a, "member-1", chaos.ReaderSpec{Limit: 1})
-		c.member(a, "member-2", chaos.ReaderSpec{Limit: 16})
+		c.member(a, "member-2", chaos.ReaderSpec{Limit: 16, Refuse: 300})
 	}
 	c.subscriber(shared, "one-by-one", chaos.ReaderSpec{Policy: client.Reliable, Limit: 1})
-	c.subscriber(shared, "evict", chaos.ReaderSpec{Policy: client.Evict, Limit: 64})
 	c.member(shared, "member-3", chaos.ReaderSpec{Limit: 8})
+	for i, style := range []chaos.Style{chaos.Single, chaos.Batch, chaos.Claims} {
+		c.publisher(crowded, fmt.Sprint("publisher-", style), chaos.PublisherSpec{Style: style, Pause: 20 * time.Millisecond, Burst: 150})
+		c.member(crowded, fmt.Sprint("member-", i+1), chaos.ReaderSpec{Limit: 1 + i, Refuse: uint64(500 - i)})
+	}
 	c.joiner(shared, "joiner-1")
 	c.joiner(shared, "joiner-2")
 	c.joiner(exclusive, "joiner")
@@ -148,7 +153,10 @@ func (d *director) await(ctx context.Context, what string, so func() bool) error
 	defer limit.Stop()
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
-	for !so() {
+	for looks := 0; !so(); looks++ {
+		if looks%25 == 24 {
+			d.nudge()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -158,10 +166,21 @@ func (d *director) await(ctx context.Context, what string, so func() bool) error
 			}
 		case <-look.C:
 		case <-limit.C:
-			return fmt.Errorf("not within %v: %s", 2*d.o.Watchdog, what)
+			return fmt.Errorf("not within %v: %s; there are %s", 2*d.o.Watchdog, what, d.roll())
 		}
 	}
 	return nil
+}
+
+// roll names the processes that are there.
+func (d *director) roll() string {
+	var names []string
+	for _, b := range d.crew.all {
+		if b.p != nil {
+			names = append(names, fmt.Sprintf("%s (%d)", b.name, b.p.pid()))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // settle ends the siege: publishers end, and everything is read. Only the anchors are left.
@@ -230,7 +249,7 @@ func (d *director) dismiss(ctx context.Context, line func(*arena) string, kinds 
 		}
 	}
 	for _, kind := range kinds {
-		err := d.await(ctx, kind+"s have ended", func() bool { return d.every(kind, func(b *berth) bool { return b.p == nil }) })
+		err := d.await(ctx, kind+"s end", func() bool { return d.every(kind, func(b *berth) bool { return b.p == nil }) })
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,8 @@ var (
 	}
 	batchPoints = []string{ring.FailMidBatch}
 	claimPoints = []string{ring.FailRestPadded, ring.FailBeforeAbort}
-	evicts      = []string{ring.FailAfterEvict} // of publishers where somebody may be evicted
+	// evictingPoints are those of publishers where somebody may be evicted.
+	evictingPoints = []string{ring.FailAfterEvict}
 
 	pollPoints  = []string{ring.FailMidPoll, ring.FailBeforeCursor, ring.FailAfterCursor, ring.FailRoomBeforeRing}
 	lossyPoints = []string{ring.FailCopied, ring.FailBeforeCursor, ring.FailAfterCursor}

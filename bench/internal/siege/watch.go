@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hugebus/hugebus/client"
 )
@@ -13,6 +16,7 @@ import (
 // watch looks once a second whether anybody waits too long, and checks publishers that have ended.
 func (d *director) watch() error {
 	d.say()
+	d.nudge()
 	for _, a := range d.arenas {
 		if err := a.check(); err != nil {
 			return err
@@ -67,6 +71,20 @@ func (d *director) topic(ctx context.Context, a *arena) (client.TopicInfo, error
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return d.bus.Topic(ctx, a.name)
+}
+
+// nudge has processes go on that are stopped and should not be: a process says that it has come to its failpoint just before it
+// stops, and a SIGCONT in between is lost.
+func (d *director) nudge() {
+	for _, b := range d.crew.all {
+		if b.p == nil || b.stopped {
+			continue
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.p.pid()))
+		if err == nil && strings.Contains(string(stat), ") T ") {
+			b.p.signal(unix.SIGCONT)
+		}
+	}
 }
 
 // laggards is an error if a reader, or a group, has not told a frame for too long.
