@@ -10,8 +10,8 @@ import (
 // Failpoints, by who passes them.
 var (
 	publisherPoints = []string{
-		ring.FailAfterIntent, ring.FailAfterClaim, ring.FailMidCopy, ring.FailBeforeCommit, ring.FailAfterCommit, ring.FailForgotten,
-		ring.FailBeforeRing, ring.FailRoomBeforeRing, ring.FailLimitOdd, ring.FailLimitStored, ring.FailWithdrawn,
+		ring.FailAfterIntent, ring.FailAfterClaim, ring.FailMidCopy, ring.FailBeforeCommit, ring.FailMidWrap, ring.FailAfterCommit,
+		ring.FailForgotten, ring.FailBeforeRing, ring.FailRoomBeforeRing, ring.FailLimitOdd, ring.FailLimitStored, ring.FailWithdrawn,
 	}
 	batchPoints = []string{ring.FailMidBatch}
 	claimPoints = []string{ring.FailRestPadded, ring.FailBeforeAbort}

@@ -27,7 +27,7 @@ const (
 
 // groupLinger is how long a group outlives the death of its members: longer than they need to be there again, on a machine that
 // is busy.
-const groupLinger = 10 * time.Second
+const groupLinger = 5 * time.Second
 
 // A brokerSpec describes the broker's process.
 type brokerSpec struct {

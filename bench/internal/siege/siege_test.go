@@ -1,0 +1,130 @@
+package siege
+
+import (
+	"bytes"
+	"container/heap"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/testutil"
+)
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+func TestScheduleIsReadAsItWasWritten(t *testing.T) {
+	s := Schedule{{At: 5, Who: "a", Do: doStart, Arm: "p=kill@3"}, {At: time.Hour, Who: "b", Do: doTerm}}
+	var b bytes.Buffer
+	if err := s.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadSchedule(&b); err != nil || !reflect.DeepEqual(got, s) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for text, want := range map[string]string{
+		"{\"do\":\"kill\"}\nnonsense": "line 2", `{"do":"explode"}`: `cannot do "explode"`,
+	} {
+		if _, err := ReadSchedule(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestCalendarGivesTheEarliestFirst(t *testing.T) {
+	var c calendar
+	for _, at := range []time.Duration{5, 1, 3, 2, 4} {
+		heap.Push(&c, Action{At: at})
+	}
+	for want := time.Duration(1); want <= 5; want++ {
+		if a := heap.Pop(&c).(Action); a.At != want {
+			t.Errorf("%v came instead of %v", a.At, want)
+		}
+	}
+}
+
+func TestChancePrefersPointsAtWhichFewHaveDied(t *testing.T) {
+	c := newChance(1)
+	c.acted = map[string]int{"often": 1000, "seldom": 0}
+	n := map[string]int{}
+	for range 1000 {
+		if a := c.arm([]string{"often", "seldom"}); a != nil {
+			n[a.point]++
+			if a.at < 1 || a.at > 256 {
+				t.Fatalf("at hit %d", a.at)
+			}
+		}
+	}
+	if n["often"] > 10 || n["seldom"] < 700 || n["seldom"] > 900 {
+		t.Errorf("%v", n)
+	}
+	if c.arm(nil) != nil {
+		t.Error("armed without a point")
+	}
+}
+
+func TestChanceComesDownToWhatIsReached(t *testing.T) {
+	c := newChance(1)
+	for range 20 {
+		a := c.arm([]string{"rare"})
+		if a == nil {
+			a = &arming{point: "rare"}
+		}
+		c.missed(a)
+	}
+	for range 100 {
+		if a := c.arm([]string{"rare"}); a != nil && a.at != 1 {
+			t.Fatalf("at hit %d, of a point that is never reached", a.at)
+		}
+	}
+	for range 20 {
+		c.fired(&arming{point: "rare"})
+	}
+	highest := 0
+	for range 200 {
+		if a := c.arm([]string{"rare"}); a != nil {
+			highest = max(highest, a.at)
+		}
+	}
+	if highest < 256 || highest > mostHits {
+		t.Errorf("at hit %d at most, of a point that is always reached", highest)
+	}
+}
+
+func TestArmingIsReadAsItWasWritten(t *testing.T) {
+	for _, text := range []string{"", "ring/x=kill@7", "y=stop@1"} {
+		if got := parseArming(text).String(); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+func TestCensusNamesWhatIsMore(t *testing.T) {
+	before, err := takeCensus(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := takeCensus(os.Getpid())
+	f.Close()
+	if more := before.more(now); err != nil || len(more) != 1 || more[0] != "1 x descriptor of /dev/null" {
+		t.Errorf("%v, %v", more, err)
+	}
+	if more := now.more(before); len(more) != 0 {
+		t.Errorf("less is not more: %v", more)
+	}
+}
+
+func TestCounterGoesOnWhenTheBrokerBeginsAnew(t *testing.T) {
+	var c counter
+	for _, n := range []uint64{3, 5, 5, 2, 4} {
+		c.see(n)
+	}
+	if c.sum != 9 {
+		t.Errorf("%d, want 5 and 4", c.sum)
+	}
+}
