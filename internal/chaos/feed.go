@@ -102,4 +102,3 @@ func (f *Feeder) Finish() bool {
 
 // Close ends the connection.
 func (f *Feeder) Close() error { return f.conn.Close() }
-

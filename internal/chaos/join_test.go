@@ -34,7 +34,9 @@ func TestJoinersMayGoBack(t *testing.T) {
 
 func TestJoinersViolations(t *testing.T) {
 	all := only(history(100))
-	gap := func(from, to int) Record { return Record{Kind: KindGap, Position: all[from].Position, To: all[to].Position} }
+	gap := func(from, to int) Record {
+		return Record{Kind: KindGap, Position: all[from].Position, To: all[to].Position}
+	}
 	for name, c := range map[string]struct {
 		said []Record
 		want string
