@@ -78,6 +78,13 @@ sleep            ci   assertion  -DNP=2 -DNS=1 -DNOBIT
 sleep            ci   assertion  -DNP=2 -DNS=1 -DNORING
 sleep            ci   assertion  -DNP=2 -DNS=1 -DRINGFIRST
 sleep            ci   assertion  -DNP=2 -DNS=2 -DSHARED -DTAKEBACK
+revoke           ci   holds      -DK=2
+revoke           ci   holds      -DK=1
+revoke           ci   assertion  -DK=2 -DNOFENCE
+revoke           ci   assertion  -DK=2 -DNOBARRIER
+revoke           ci   assertion  -DK=2 -DNOLOCK
+revoke           ci   assertion  -DK=2 -DIMPATIENT
+revoke           ci   assertion  -DK=2 -DANYCLAIM
 '
 
 usage() { sed -n '2,/^set /p' "$0" | sed -e '/^set /d' -e 's/^# \{0,1\}//'; }

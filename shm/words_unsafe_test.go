@@ -1,0 +1,9 @@
+package shm_test
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// word is the word at off of a mapping. Sound: mappings are aligned, and tests use multiples of 8.
+func word(b []byte, off int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&b[off])) }
