@@ -67,7 +67,7 @@ func (p *Publisher) hold(n int) Claim {
 	p.held, p.slow = true, true
 	p.turn++
 	off := (p.start + p.pad) & p.mask
-	return Claim{Payload: p.data.bytes(off+offPayload, uint64(n)), t: &p.tickets[p.turn%claimTickets]}
+	return Claim{Payload: p.window.bytes(off+offPayload, uint64(n)), t: &p.tickets[p.turn%claimTickets]}
 }
 
 // Commit makes the frame visible. ErrNotClaimed: that was done before.
@@ -76,7 +76,7 @@ func (c Claim) Commit() error { return c.CommitN(len(c.Payload)) }
 // CommitN makes the first n bytes of the payload the frame. ErrTooLarge: n is above
 // what was claimed; the claim stays open.
 func (c Claim) CommitN(n int) error {
-	if !c.open() {
+	if !c.Open() {
 		return ErrNotClaimed
 	}
 	p := c.t.p
@@ -121,14 +121,22 @@ func (p *Publisher) commitSlow(n uint64) error {
 // release ends the time in which the publisher can do nothing else.
 func (p *Publisher) release() { p.held, p.slow = false, p.fenced }
 
-func (c Claim) open() bool {
+// Open reports whether the claim waits for its Commit or Abort.
+func (c Claim) Open() bool {
 	return c.t != nil && c.t.p.held && c.t == &c.t.p.tickets[c.t.p.turn%claimTickets]
 }
+
+// Intent is where an open claim begins: what its publisher's slot says meanwhile
+// (PublisherState). Its frame may be behind a padding frame there.
+func (c Claim) Intent() Position { return Position(c.t.p.start) }
+
+// Offset is where the payload of an open claim is in the ring's Data.
+func (c Claim) Offset() uint64 { return (c.t.p.start+c.t.p.pad)&c.t.p.mask + offPayload }
 
 // Abort turns the claim into padding, which readers skip. ErrNotClaimed: the claim was
 // committed or aborted before.
 func (c Claim) Abort() error {
-	if !c.open() {
+	if !c.Open() {
 		return ErrNotClaimed
 	}
 	c.t.p.abort()
@@ -138,7 +146,7 @@ func (c Claim) Abort() error {
 // Abandon ends the claim without touching the memory, for when its slot may be somebody
 // else's by now. ErrNotClaimed as for Abort.
 func (c Claim) Abandon() error {
-	if !c.open() {
+	if !c.Open() {
 		return ErrNotClaimed
 	}
 	c.t.p.release()

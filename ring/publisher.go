@@ -52,6 +52,7 @@ type Publisher struct {
 	// What follows is read for every frame and never changes.
 	r          *Ring
 	data       region
+	window     region // data, as claims hand it out
 	tail       *atomic.Uint64
 	slot       *publisherSlot
 	sleepers   *atomic.Uint64 // of subscribers
@@ -87,7 +88,7 @@ func (r *Ring) Publisher(index int, o PublisherOptions) (*Publisher, error) {
 	}
 	slot := &r.publishers[index]
 	p := &Publisher{
-		r: r, data: r.data, tail: r.tail, slot: slot,
+		r: r, data: r.data, window: r.data, tail: r.tail, slot: slot,
 		sleepers: r.sleepers, room: r.roomSleepers, bell: o.Doorbell, roomBell: o.Room,
 		mask: r.mask, key: r.cfg.Key, maxPayload: uint64(r.cfg.MaxPayload), index: index,
 		exclusive: r.cfg.Exclusive, fenced: r.cfg.Fenced, slow: r.cfg.Fenced,
@@ -97,6 +98,24 @@ func (r *Ring) Publisher(index int, o PublisherOptions) (*Publisher, error) {
 		p.tickets[i].p = p
 	}
 	return p, nil
+}
+
+// Window makes claims hand their payloads out from b, which shows the same memory as the
+// ring's Data: a mapping of its own, which the owner of the memory can take away from whoever
+// has a claim's payload. No claim may be open. ErrGeometry: b is of another size.
+func (p *Publisher) Window(b []byte) error {
+	if p.held {
+		return ErrClaimed
+	}
+	if uint64(len(b)) != p.mask+1 {
+		return fmt.Errorf("%w: a window of %d bytes on data of %d", ErrGeometry, len(b), p.mask+1)
+	}
+	window, err := newRegion("window", b, int64(p.mask+1))
+	if err != nil {
+		return err
+	}
+	p.window = window
+	return nil
 }
 
 // MaxPayload is the largest payload in bytes.
