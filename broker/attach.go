@@ -26,6 +26,8 @@ type attachment struct {
 	// evictAfter is the bound on standing still that a subscriber asked for.
 	evictAfter time.Duration
 	died       bool        // set when it goes
+	revoked    atomic.Bool // it goes because its claim was taken away
+	repaired   uint64      // bytes that its repair skipped
 	settled    atomic.Bool // it has gone, and its slot is free
 }
 
@@ -66,6 +68,10 @@ func (t *topic) attached() {
 	t.users++
 	t.publishState()
 	t.checkCursors()
+	select {
+	case t.broker.somethingAttached <- struct{}{}:
+	default: // it will look anyway
+	}
 }
 
 func (t *topic) admitPublisher(a *attachment) error {
@@ -82,6 +88,9 @@ func (t *topic) admitPublisher(a *attachment) error {
 		return err
 	}
 	a.slot, t.publishers[slot] = slot, a
+	if t.stuck.watch != nil {
+		t.stuck.watch.Forget(slot)
+	}
 	return nil
 }
 

@@ -33,11 +33,13 @@ type Broker struct {
 	figures figures
 
 	lastAttachment atomic.Uint64
-	refusing       atomic.Int64   // clients beyond a quota that are being told so
-	stopping       chan struct{}  // closed first of all when the broker stops
-	background     sync.WaitGroup // the accept loop, sessions and repairs
-	closeOnce      sync.Once
-	closeErr       error
+	refusing       atomic.Int64  // clients beyond a quota that are being told so
+	stopping       chan struct{} // closed first of all when the broker stops
+	// somethingAttached makes watch look, which sleeps while nothing is attached.
+	somethingAttached chan struct{}
+	background        sync.WaitGroup // the accept loop, sessions and repairs
+	closeOnce         sync.Once
+	closeErr          error
 
 	vault  vault
 	forget atomic.Bool // Stop was asked for: nothing outlives this broker
@@ -65,6 +67,7 @@ func New(c Config) (_ *Broker, err error) {
 	pick(&c.SocketMode, DefaultSocketMode)
 	pick(&c.GroupLinger, DefaultGroupLinger)
 	pick(&c.AdoptGrace, DefaultAdoptGrace)
+	pick(&c.StuckClaim, DefaultStuckClaim)
 	rules, _ := newAccess(c.Access) // checked above
 	b := &Broker{
 		config: c, log: c.Logger, access: rules, ledger: newLedger(c.Quotas), topics: newCatalogue(),
@@ -72,7 +75,7 @@ func New(c Config) (_ *Broker, err error) {
 		epoch:    uint64(time.Now().UnixMicro()),
 		hello:    control.NewHello(ring.LayoutVersion),
 		stopping: make(chan struct{}), sessions: map[*session]struct{}{}, holders: map[string]*holder{},
-		vault: vault{log: c.Logger},
+		vault: vault{log: c.Logger}, somethingAttached: make(chan struct{}, 1),
 	}
 	b.hello.Epoch, b.hello.PID = b.epoch, os.Getpid()
 	defer func() {
@@ -140,6 +143,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 		"epoch", b.epoch, "topics", b.topics.count(), "membarrier", b.barriers.Global)
 	b.serveMetrics()
 	b.announce()
+	b.background.Go(b.watch)
 	err := b.acceptAll()
 	b.background.Done()
 	err = errors.Join(err, b.Close())

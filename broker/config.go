@@ -50,6 +50,9 @@ type Config struct {
 	// are taken for dead of which the kernel does not say whether they live, and the others are
 	// named in the log; 0 means DefaultAdoptGrace.
 	AdoptGrace time.Duration
+	// StuckClaim is how long a living publisher may hold a claim before it is named in the log,
+	// in lists and in figures, and may be unstuck; 0 means DefaultStuckClaim.
+	StuckClaim time.Duration
 }
 
 // DefaultGroupLinger is used where Config.GroupLinger is 0.
@@ -145,6 +148,9 @@ func (c Config) check() *ConfigError {
 func (c Config) checkKeeping() *ConfigError {
 	if c.AdoptGrace < 0 {
 		return wrong("adopt_grace", "%v is negative", c.AdoptGrace)
+	}
+	if c.StuckClaim < 0 {
+		return wrong("stuck_claim", "%v is negative", c.StuckClaim)
 	}
 	return c.Keeper.check()
 }

@@ -125,6 +125,7 @@ type configFile struct {
 	} `yaml:"log"`
 	GroupLinger string      `yaml:"group_linger"`
 	AdoptGrace  string      `yaml:"adopt_grace"`
+	StuckClaim  string      `yaml:"stuck_claim"`
 	Defaults    fileOptions `yaml:"defaults"`
 	Topics      []fileTopic `yaml:"topics"`
 	OnDemand    struct {
@@ -197,6 +198,13 @@ func (f configFile) config(p places) (c Config, bad *ConfigError) {
 			return c, wrong("adopt_grace", "%q is not a duration above 0 such as 5s", f.AdoptGrace)
 		}
 		c.AdoptGrace = d
+	}
+	if f.StuckClaim != "" {
+		d, err := time.ParseDuration(f.StuckClaim)
+		if err != nil || d <= 0 {
+			return c, wrong("stuck_claim", "%q is not a duration above 0 such as 1s", f.StuckClaim)
+		}
+		c.StuckClaim = d
 	}
 	if c.Defaults, bad = f.Defaults.options("defaults"); bad != nil {
 		return c, bad

@@ -101,8 +101,12 @@ func (t *topic) repair(a *attachment) bool {
 		skipped := uint64(done.To - done.From)
 		t.counts.repairs++
 		t.counts.repairedBytes += skipped
+		a.repaired = skipped
+		if a.revoked.Load() {
+			t.counts.revoked++
+		}
 		t.log.Warn("publisher left an open claim: it is padding now",
-			append(a.logged(), "died", a.died, "from", uint64(done.From), "to", uint64(done.To), "skipped_bytes", skipped)...)
+			append(a.logged(), "died", a.died, "revoked", a.revoked.Load(), "from", uint64(done.From), "to", uint64(done.To), "skipped_bytes", skipped)...)
 	case done.Corrupt:
 		t.counts.violations++
 		t.log.Warn("publisher left an impossible intent: nothing was repaired", append(a.logged(), "died", a.died)...)

@@ -67,16 +67,20 @@ var (
 	descMemory      = desc("memory_bytes", "Memory of topics, by the kind of page that was obtained.", "pages")
 	descBooked      = desc("quota_bytes", "Memory of topics that counts for quotas, removed ones that are still in use included.")
 
-	descPublished = desc("published_bytes_total", "Positions that were claimed: tail less the start.", "topic")
-	descFrames    = desc("frames_total", "Frames that were published.", "topic")
-	descRepairs   = desc("repairs_total", "Open claims of departed publishers that became padding.", "topic")
-	descRepaired  = desc("repaired_bytes_total", "Bytes that repairs skipped.", "topic")
-	descRedeliver = desc("redelivered_total", "Ranges that a group handed out again.", "topic")
-	descLetters   = desc("dead_letters_total", "Frames that were moved to the dead-letter topic.", "topic")
-	descEvictions = desc("stall_evictions_total", "Subscribers that were evicted because they stood still.", "topic")
-	descViolation = desc("violations_total", "Impossible values that were found in shared memory.", "topic")
-	descMissed    = desc("missed_wakeups_total", "Bounded sleeps that ended with a frame already there.", "topic")
-	descPending   = desc("pending_repairs", "Departed publishers and members that wait for repair.", "topic")
+	descPublished  = desc("published_bytes_total", "Positions that were claimed: tail less the start.", "topic")
+	descFrames     = desc("frames_total", "Frames that were published.", "topic")
+	descRepairs    = desc("repairs_total", "Open claims of departed publishers that became padding.", "topic")
+	descRepaired   = desc("repaired_bytes_total", "Bytes that repairs skipped.", "topic")
+	descRedeliver  = desc("redelivered_total", "Ranges that a group handed out again.", "topic")
+	descLetters    = desc("dead_letters_total", "Frames that were moved to the dead-letter topic.", "topic")
+	descEvictions  = desc("stall_evictions_total", "Subscribers that were evicted because they stood still.", "topic")
+	descViolation  = desc("violations_total", "Impossible values that were found in shared memory.", "topic")
+	descMissed     = desc("missed_wakeups_total", "Bounded sleeps that ended with a frame already there.", "topic")
+	descPending    = desc("pending_repairs", "Departed publishers and members that wait for repair.", "topic")
+	descStuck      = desc("stuck_claims", "Living publishers that hold a claim for longer than stuck_claim.", "topic")
+	descStuckTotal = desc("stuck_claims_total", "Claims that were held for longer than stuck_claim.", "topic")
+	descStuckFor   = desc("stuck_claim_seconds", "For how long at least a publisher has held a claim, if for too long.", "topic", "slot", "name", "pid")
+	descRevoked    = desc("revoked_claims_total", "Claims that an operator took away.", "topic")
 
 	descPublisher = desc("publisher_frames_total", "Frames of one publisher.", "topic", "slot", "name", "pid")
 	descSubFrames = desc("subscriber_frames_total", "Frames that one subscriber or member has read.", "topic", "slot", "name", "pid", "kind", "group")
@@ -91,7 +95,7 @@ var (
 	descBadHellos = desc("hello_refusals_total", "Connections that were refused, by error code.", "code")
 	allDescs      = []*prometheus.Desc{
 		descTopics, descClients, descAttachments, descGroups, descMemory, descBooked, descPublished, descFrames, descRepairs,
-		descRepaired, descRedeliver, descLetters, descEvictions, descViolation, descMissed, descPending, descPublisher,
+		descRepaired, descRedeliver, descLetters, descEvictions, descViolation, descMissed, descPending, descStuck, descStuckTotal, descStuckFor, descRevoked, descPublisher,
 		descSubFrames, descLag, descGaps, descGroupLag, descAttaches, descDeaths, descMalformed, descRefused, descQuota, descBadHellos,
 	}
 )

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/hugebus/hugebus/ring"
 )
@@ -16,6 +17,7 @@ func (t *topic) collect(m *metrics, pages map[string]int64) {
 	for _, s := range t.segments {
 		pages[s.Pages().String()] += s.Size()
 	}
+	t.watchClaims(time.Now())
 	frames, missed, redelivered := t.counts.frames, t.counts.missed, t.counts.redelivered
 	frames += t.collectPublishers(m)
 	missed += t.collectSubscribers(m)
@@ -29,6 +31,9 @@ func (t *topic) collect(m *metrics, pages map[string]int64) {
 	m.counter(descLetters, t.counts.deadLetters, t.name)
 	m.counter(descEvictions, t.counts.evictions, t.name)
 	m.counter(descViolation, t.counts.violations, t.name)
+	m.gauge(descStuck, float64(len(t.stuck.held)), t.name)
+	m.counter(descStuckTotal, t.counts.stuck, t.name)
+	m.counter(descRevoked, t.counts.revoked, t.name)
 	m.gauge(descPending, float64(len(t.pending)), t.name)
 }
 
@@ -44,6 +49,9 @@ func (t *topic) collectPublishers(m *metrics) (frames uint64) {
 		}
 		if s, err := t.ring.PublisherState(a.slot); err == nil {
 			m.counter(descPublisher, s.Frames, a.labels()...)
+			if c := t.stuck.held[a]; c != nil {
+				m.gauge(descStuckFor, c.For.Seconds(), a.labels()...)
+			}
 			frames += s.Frames
 		}
 	}

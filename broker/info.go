@@ -39,6 +39,7 @@ func (t *topic) info() control.TopicInfo {
 		PublisherCount: count(t.publishers), SubscriberCount: count(t.subscribers), GroupCount: count(t.groups),
 		Repairs: t.counts.repairs, RepairedBytes: t.counts.repairedBytes,
 		DeadLetters: t.counts.deadLetters, Violations: t.counts.violations,
+		StuckClaims: len(t.stuck.held), RevokedClaims: t.counts.revoked,
 	}
 	for _, s := range t.segments {
 		info.MemoryBytes += s.Size()
@@ -103,6 +104,7 @@ func (t *topic) describe(after string, rates bool) (outcome, error) {
 	if t.closed {
 		return outcome{}, notFound(t.name)
 	}
+	t.watchClaims(time.Now())
 	t.checkCursors()
 	p := page{t: t, from: from, before: before, rates: rates, now: time.Now()}
 	return p.reply()
@@ -267,6 +269,9 @@ func (t *topic) publisherInfo(a *attachment) control.AttachmentInfo {
 		info.Frames = s.Frames
 		if s.Claimed {
 			info.Position, info.ClaimedBytes = uint64(s.Claim), int64(min(s.Bytes, uint64(t.options.Capacity)))
+			if c := t.stuck.held[a]; c != nil && c.Position == s.Claim {
+				info.StuckFor, info.Stage = c.For, c.Stage.String()
+			}
 		}
 	}
 	return info

@@ -11,11 +11,13 @@ import (
 )
 
 // An outcome is what a request leads to: a body, and descriptors. done, if set, is
-// called when the reply is sent.
+// called when the reply is sent. later, if set, is waited for beside the session, and is
+// what the request leads to: the client may have to say something before.
 type outcome struct {
 	body  any
 	files []*os.File
 	done  func()
+	later func() (outcome, error)
 }
 
 // do carries out one request.
@@ -41,10 +43,12 @@ func (s *session) do(r control.Request) (outcome, error) {
 		return handle(r, s.reattach)
 	case control.OpStop:
 		return handle(r, s.stop)
+	case control.OpUnstick:
+		return handle(r, s.unstick)
 	case control.OpHello:
 		return outcome{}, control.Errorf(control.CodeMalformed, "hello was said before")
 	}
-	return outcome{}, control.Errorf(control.CodeUnknownOp, "operation %.32q is not one of ping, create, list, show, remove, attach, detach, deadletter, reattach, stop", string(r.Op))
+	return outcome{}, control.Errorf(control.CodeUnknownOp, "operation %.32q is not one of ping, create, list, show, remove, attach, detach, deadletter, reattach, stop, unstick", string(r.Op))
 }
 
 // handle decodes a request's body for fn.
@@ -268,6 +272,7 @@ func (s *session) detach(r control.DetachRequest) (outcome, error) {
 	if a == nil {
 		return outcome{}, control.Errorf(control.CodeNotFound, "this client has no attachment %d", r.Attachment)
 	}
+	a.revoked.Store(r.Revoked)
 	h.letGo([]*attachment{a}, false)
 	s.log.Debug("detached", append(a.logged(), "topic", a.topic.name)...)
 	return outcome{body: control.Empty{}}, nil

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
@@ -40,6 +41,8 @@ type session struct {
 	who    control.Identity
 	name   string
 	holder *holder // what this client holds
+
+	unsticking atomic.Int32 // requests of this client that are not answered yet
 
 	mu       sync.Mutex
 	greeted  bool              // the hello is over: events may be sent
@@ -176,6 +179,18 @@ func (s *session) answer(p control.Packet) error {
 		return s.complain(r.ID, asError(err, s.log))
 	}
 	out, err := s.do(r)
+	if err == nil && out.later != nil {
+		s.broker.background.Go(func() {
+			late, err := out.later()
+			s.drop("late reply", s.reply(r, late, err))
+		})
+		return nil
+	}
+	return s.reply(r, out, err)
+}
+
+// reply sends what a request has led to.
+func (s *session) reply(r control.Request, out outcome, err error) error {
 	if out.done != nil {
 		defer out.done()
 	}

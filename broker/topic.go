@@ -42,6 +42,7 @@ type topic struct {
 	subscribers []*attachment // and members
 	groups      []*group
 	stalls      stalls
+	stuck       stuckClaims
 	pending     []*attachment // gone, but not yet repaired or reaped
 	letters     *ring.Publisher
 	counts      counts
@@ -53,6 +54,8 @@ type counts struct {
 	repairs, repairedBytes uint64
 	deadLetters            uint64
 	evictions              uint64
+	stuck                  uint64 // claims that were held for too long
+	revoked                uint64 // of those, taken away by an operator
 	violations             uint64
 	redelivered            uint64 // by groups that were closed
 	missed                 uint64 // by subscribers that left

@@ -34,7 +34,7 @@ type attachment struct {
 	mem    *mapping
 	id     uint64
 	once   sync.Once
-	ended  atomic.Uint32 // notEnded, endedByRemoval or endedByBroker
+	ended  atomic.Uint32 // notEnded, endedByRemoval, endedByBroker or endedByOperator
 
 	topic           string
 	kind            control.Kind
@@ -49,6 +49,7 @@ type attachment struct {
 	barriers        sys.Barriers
 
 	onClose func() error // guarded by Client.mu
+	lane    *Lane        // of a publisher; guarded by Client.mu
 }
 
 // An attachOptions says what to attach.
@@ -148,11 +149,20 @@ func (a *attachment) closeWith(fn func() error) error {
 	return nil
 }
 
+// setLane says which lane uses the attachment.
+func (a *attachment) setLane(l *Lane) {
+	a.client.mu.Lock()
+	defer a.client.mu.Unlock()
+	a.lane = l
+}
+
 // How an attachment ended before its release.
 const (
 	notEnded       = iota
 	endedByRemoval // its topic was removed: what is there can still be read
 	endedByBroker  // its slot may be somebody else's
+	// An operator took its claim away. Its slot may be somebody else's.
+	endedByOperator
 )
 
 // over reports whether the attachment has ended. It is cheap. Sleepers are woken when it
@@ -163,12 +173,15 @@ func (a *attachment) over() bool { return a.ended.Load() != notEnded }
 func (a *attachment) removed() bool { return a.ended.Load() == endedByRemoval }
 
 // lost reports whether its slot may be somebody else's: it must not be touched.
-func (a *attachment) lost() bool { return a.ended.Load() == endedByBroker }
+func (a *attachment) lost() bool { return a.ended.Load() >= endedByBroker }
 
 // why is the error of an attachment that is over.
 func (a *attachment) why() error {
-	if a.lost() {
+	switch a.ended.Load() {
+	case endedByBroker:
 		return ErrDetached
+	case endedByOperator:
+		return ErrClaimRevoked
 	}
 	return ErrTopicRemoved
 }

@@ -109,6 +109,13 @@ func (c *Client) event(m control.Message) {
 			return
 		}
 		c.log.Info("hugebus: the broker stops; what is attached goes on without it", "message", stop.Message)
+	case control.EventRevoke:
+		var r control.Revoke
+		if err := m.Decode(&r); err != nil {
+			c.log.Warn("hugebus: bad event from the broker", "event", m.Event, "error", err)
+			return
+		}
+		c.revoke(r)
 	default:
 		c.log.Debug("hugebus: unknown event from a newer broker", "event", m.Event)
 	}

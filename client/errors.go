@@ -39,6 +39,10 @@ var (
 	// ErrDetached means that a broker does not know this attachment any more: it began anew
 	// without a keeper, or had to take this process for dead. Attach again.
 	ErrDetached = errors.New("client: the broker has given this attachment up: attach again")
+	// ErrClaimRevoked means that a claim was held for so long that an operator has taken it away
+	// (`hugebus topic unstick`). Nothing of it was published. Close the Lane or Publisher, and
+	// attach again.
+	ErrClaimRevoked = errors.New("client: an operator has taken the claim away, which was held for too long; nothing of it was published: close this publisher and attach again")
 )
 
 // A Frame is one message; see ring.Frame. Its payload is borrowed for the handler's duration.

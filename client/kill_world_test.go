@@ -28,12 +28,19 @@ type world struct {
 // newWorld starts a broker.
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	return newWorldOf(t, broker.Config{})
+}
+
+// newWorldOf starts a broker that is configured as c says.
+func newWorldOf(t testing.TB, c broker.Config) *world {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "hb") // short: a socket's path has 107 bytes at most
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	socket := newBroker(t, broker.Config{Socket: filepath.Join(dir, "s")})
+	c.Socket = filepath.Join(dir, "s")
+	socket := newBroker(t, c)
 	return &world{socket: socket, c: dial(t, socket)}
 }
 
@@ -54,6 +61,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 	t.Run("publishers", func(t *testing.T) { publishersKilledAtAnyPoint(t, w) })
 	t.Run("members", func(t *testing.T) { membersKilledAtAnyPoint(t, w) })
 	t.Run("subscribers", func(t *testing.T) { subscribersKilledAtAnyPoint(t, w) })
+	t.Run("stopped", func(t *testing.T) { stoppedAtAnyPoint(t, w.binary) })
 	t.Run("torture", func(t *testing.T) { tortureAtFailpoints(t, w) })
 }
 

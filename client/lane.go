@@ -16,7 +16,8 @@ import (
 // method that any goroutine may call is Close.
 //
 // After the topic's removal every method returns ErrTopicRemoved, after a broker has given
-// the lane up ErrDetached, and after Close os.ErrClosed.
+// the lane up ErrDetached, after an operator has taken a claim of it away ErrClaimRevoked,
+// and after Close os.ErrClosed.
 type Lane struct {
 	_     apart
 	guard guard
@@ -28,11 +29,12 @@ type Lane struct {
 	need  int         // bytes of payload that a wait for room is for
 	fits  func() bool // built once, so that waiting allocates nothing
 
-	open    ring.Claim // the claim that is open
-	done    func()     // tells its Publisher that it is no longer
-	turn    uint64     // of TryClaim; tells which of tickets it has
-	tickets [claimTickets]ticket
-	_       apart
+	open       ring.Claim // the claim that is open
+	done       func()     // tells its Publisher that it is no longer
+	turn       uint64     // of TryClaim; tells which of tickets it has
+	tickets    [claimTickets]ticket
+	revocation revocation
+	_          apart
 }
 
 // apart keeps what one goroutine writes for every frame off the lines of its neighbours
@@ -53,14 +55,17 @@ func newLane(att *attachment, how Wait) (*Lane, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.revocation.fenced = !att.barriers.Private
 	l.guard.init(att.barriers.Private, func() {
 		if att.lost() {
 			l.p.Abandon()
 		}
 		_ = l.p.Close() // closed before, or now
 		l.room.close()
+		l.revocation.close()
 		att.release()
 	})
+	att.setLane(l)
 	if err := att.closeWith(l.Close); err != nil {
 		l.room.close()
 		return nil, err
@@ -144,7 +149,8 @@ func (l *Lane) PublishBatch(ctx context.Context, payloads [][]byte) (int, error)
 
 // A Claim is room for one frame, to be written in place. Commit or Abort it soon:
 // readers come to a stop in front of it. It stays valid when its lane is closed
-// meanwhile.
+// meanwhile. One that is held for long may be taken away by an operator: what is written to it
+// then goes nowhere, and Commit and Abort say ErrClaimRevoked.
 type Claim struct {
 	// Payload is the room. It is not zeroed, and must not be touched after Commit or Abort.
 	Payload []byte
@@ -158,7 +164,8 @@ type ticket struct{ l *Lane }
 const claimTickets = 32
 
 // TryClaim claims room for a payload of n bytes, without waiting. The lane can do
-// nothing else until Commit or Abort. Errors are those of TryPublish.
+// nothing else until Commit or Abort. Errors are those of TryPublish. The first claim of a
+// lane maps the topic's frames once more, for which memory may be short.
 func (l *Lane) TryClaim(n int) (Claim, error) {
 	if l.ended.Load() != notEnded {
 		return Claim{}, l.att.why()
@@ -171,6 +178,12 @@ func (l *Lane) TryClaim(n int) (Claim, error) {
 			return Claim{}, err
 		}
 	}
+	if l.revocation.window == nil {
+		if err := l.openWindow(); err != nil {
+			l.guard.exit()
+			return Claim{}, err
+		}
+	}
 	c, err := l.p.Claim(n)
 	if err != nil {
 		l.guard.exit()
@@ -178,6 +191,7 @@ func (l *Lane) TryClaim(n int) (Claim, error) {
 	}
 	l.open = c
 	l.turn++
+	l.revocation.hold(c)
 	return Claim{Payload: c.Payload, t: &l.tickets[l.turn%claimTickets]}, nil
 }
 
@@ -194,34 +208,39 @@ func (l *Lane) Claim(ctx context.Context, n int) (Claim, error) {
 	}
 }
 
-// Commit makes the frame visible. ErrNotClaimed: that was done before.
+// Commit makes the frame visible. ErrNotClaimed: that was done before. ErrClaimRevoked: an
+// operator has taken the claim away, and nothing of it was published; the lane is of no use
+// any more.
 func (c Claim) Commit() error { return c.CommitN(len(c.Payload)) }
 
 // CommitN makes the first n bytes of the payload the frame. ErrTooLarge: n is above
-// what was claimed; the claim stays open.
+// what was claimed; the claim stays open. Other errors are those of Commit.
 func (c Claim) CommitN(n int) error {
 	if !c.valid() {
 		return ErrNotClaimed
 	}
 	l := c.t.l
-	if l.att.lost() {
-		return l.abandon()
+	if err := l.take(); err != nil {
+		return err
 	}
 	if err := l.open.CommitN(n); err != nil {
+		if err == ErrTooLarge {
+			l.revocation.hold(l.open)
+		}
 		return err
 	}
 	l.leave()
 	return nil
 }
 
-// Abort gives the room up. Readers skip it. ErrNotClaimed, as Commit.
+// Abort gives the room up. Readers skip it. Errors are those of Commit.
 func (c Claim) Abort() error {
 	if !c.valid() {
 		return ErrNotClaimed
 	}
 	l := c.t.l
-	if l.att.lost() {
-		return l.abandon()
+	if err := l.take(); err != nil {
+		return err
 	}
 	if err := l.open.Abort(); err != nil {
 		return err
@@ -233,13 +252,24 @@ func (c Claim) Abort() error {
 // valid reports whether c is its lane's last claim; that one knows whether it is open.
 func (c Claim) valid() bool { return c.t != nil && c.t == &c.t.l.tickets[c.t.l.turn%claimTickets] }
 
-// abandon ends a claim whose room may be somebody else's.
-func (l *Lane) abandon() error {
+// take takes the open claim back from its user, for Commit and Abort.
+func (l *Lane) take() error {
+	if !l.revocation.take() {
+		return l.abandon(ErrClaimRevoked)
+	}
+	if l.att.lost() {
+		return l.abandon(ErrDetached)
+	}
+	return nil
+}
+
+// abandon ends a claim whose room may be somebody else's, which is why.
+func (l *Lane) abandon(why error) error {
 	if err := l.open.Abandon(); err != nil {
 		return err
 	}
 	l.leave()
-	return ErrDetached
+	return why
 }
 
 // leave ends what TryClaim began.

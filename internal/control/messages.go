@@ -151,6 +151,8 @@ type StopRequest struct{}
 // A DetachRequest gives a slot back. The client has stopped to use it before.
 type DetachRequest struct {
 	Attachment uint64 `json:"attachment"`
+	// Revoked says that this answers EventRevoke.
+	Revoked bool `json:"revoked,omitempty"`
 }
 
 // A DeadLetterRequest asks to move frames of a group that were redelivered too often

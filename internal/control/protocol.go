@@ -40,6 +40,7 @@ const (
 	OpDeadLetter Op = "deadletter"
 	OpReattach   Op = "reattach"
 	OpStop       Op = "stop"
+	OpUnstick    Op = "unstick"
 )
 
 // An EventKind names what the broker tells a client without having been asked.
@@ -52,6 +53,8 @@ const (
 	EventTopicRemoved EventKind = "topic_removed"
 	// EventShutdown says that the broker stops. What is attached goes on without it.
 	EventShutdown EventKind = "shutdown"
+	// EventRevoke asks to give up a claim that an operator takes away.
+	EventRevoke EventKind = "revoke"
 )
 
 // A Request is what a client sends.

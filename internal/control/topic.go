@@ -63,6 +63,10 @@ type TopicInfo struct {
 	RepairedBytes uint64 `json:"repaired_bytes"`
 	DeadLetters   uint64 `json:"dead_letters"`
 	Violations    uint64 `json:"violations"`
+	// StuckClaims counts publishers that live and hold a claim for longer than the broker's
+	// bound now, RevokedClaims those that were taken away by an operator.
+	StuckClaims   int    `json:"stuck_claims"`
+	RevokedClaims uint64 `json:"revoked_claims"`
 	// FramesPerSecond and BytesPerSecond are 0 unless rates were asked for. Bytes are
 	// positions: headers and padding count.
 	FramesPerSecond float64 `json:"frames_per_s"`
@@ -93,6 +97,10 @@ type AttachmentInfo struct {
 	// group's position), and the open claim of a publisher, whose size is ClaimedBytes.
 	Position     uint64 `json:"position"`
 	ClaimedBytes int64  `json:"claimed_bytes,omitempty"`
+	// StuckFor is how long a publisher has held its claim, if that is above the broker's
+	// bound; Stage is how far it has come then: intent, claim or committed.
+	StuckFor time.Duration `json:"stuck_ns,omitempty"`
+	Stage    string        `json:"stage,omitempty"`
 	// LagBytes is how far a subscriber, or what a member holds, is behind tail.
 	LagBytes int64 `json:"lag_bytes"`
 	// Frames are those that were published, or handed out.
