@@ -24,7 +24,7 @@ func TestOperationsPageIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Defaults.Capacity != DefaultCapacity || c.Quotas.Clients != DefaultClients || c.Quotas.Topics != DefaultTopics ||
-		c.Quotas.PerUser.Clients != DefaultClientsPerUser || c.Quotas.Attachments != DefaultAttachments || c.GroupLinger != DefaultGroupLinger || c.AdoptGrace != DefaultAdoptGrace ||
+		c.Quotas.PerUser.Clients != DefaultClientsPerUser || c.Quotas.Attachments != DefaultAttachments || c.GroupLinger != DefaultGroupLinger || c.AdoptGrace != DefaultAdoptGrace || c.StuckClaim != DefaultStuckClaim ||
 		c.Defaults.MaxRedeliveries != DefaultMaxRedeliveries || c.SocketMode != DefaultSocketMode {
 		t.Errorf("the example's defaults are not those of the code: %+v", c)
 	}

@@ -63,6 +63,7 @@ func stranger(args []string) {
 	ask(control.OpCreate, control.CreateRequest{Name: "mine"})
 	ask(control.OpShow, control.ShowRequest{Name: "orders"})
 	ask(control.OpRemove, control.RemoveRequest{Name: "orders"})
+	ask(control.OpUnstick, control.UnstickRequest{Name: "orders"})
 	ask(control.OpAttach, control.AttachRequest{Topic: "orders", Kind: control.KindPublisher})
 	ask(control.OpAttach, control.AttachRequest{Topic: "orders", Kind: control.KindSubscriber})
 	ask(control.OpAttach, control.AttachRequest{Topic: "no such topic", Kind: control.KindSubscriber})
@@ -86,7 +87,7 @@ func TestAnotherUserIsRefusedWithTheRulesName(t *testing.T) {
 	s.connect(t).create("orders", small)
 	child := testutil.Start(t, "stranger", s.Addr())
 	child.Expect("list ok 0")
-	for _, what := range []string{"create", "see", "see", "publish to", "subscribe to"} {
+	for _, what := range []string{"create", "see", "see", "see", "publish to", "subscribe to"} {
 		line := child.Line()
 		for _, want := range []string{" refused ", fmt.Sprintf("uid %d, pid %d", strangerUID, child.Pid()), "may not " + what + " topic", `rule "owner-only"`} {
 			if !strings.Contains(line, want) {
@@ -114,7 +115,7 @@ func TestAnotherUserGetsWhatARuleGrants(t *testing.T) {
 	s.connect(t).create("orders", small)
 	child := testutil.Start(t, "stranger", s.Addr())
 	child.Expect("list ok 0")
-	for _, want := range []string{`create refused`, "show ok 0", "remove refused", "attach refused"} {
+	for _, want := range []string{`create refused`, "show ok 0", "remove refused", "unstick refused", "attach refused"} {
 		if line := child.Line(); !strings.HasPrefix(line, want) {
 			t.Errorf("%q, want %q", line, want)
 		} else if strings.Contains(want, "attach") && !strings.Contains(line, `rule "readers": does not allow publish`) {

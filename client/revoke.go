@@ -156,6 +156,16 @@ func (a *attachment) giveUp(at Position) {
 // An UnstuckClaim says what has become of a claim that was to be taken away.
 type UnstuckClaim = control.UnstuckClaim
 
+// What has become of a claim that was to be taken away: see UnstuckClaim.Outcome.
+const (
+	// UnstickRevoked: its publisher has given it up, and it is padding now.
+	UnstickRevoked = control.UnstickRevoked
+	// UnstickEnded: it was finished before its publisher was asked.
+	UnstickEnded = control.UnstickEnded
+	// UnstickWaiting: its process has not answered, and has it still; see Remedy.
+	UnstickWaiting = control.UnstickWaiting
+)
+
 // UnstickOptions choose among the publishers that hold a claim for too long; the zero value is
 // all of them.
 type UnstickOptions struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 
 func (a *app) brokerCommand() *cobra.Command {
 	var config, metrics, keeperLog string
+	var stuckClaim time.Duration
 	var noKeeper bool
 	cmd := &cobra.Command{
 		Use:   "broker",
@@ -39,6 +41,12 @@ The log goes to standard error.`,
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("stuck-claim") {
+				if stuckClaim <= 0 {
+					return usage(cmd, "--stuck-claim: %v is not above 0", stuckClaim)
+				}
+				c.StuckClaim = stuckClaim
+			}
 			if !noKeeper {
 				self, err := os.Executable()
 				if err != nil {
@@ -53,6 +61,7 @@ The log goes to standard error.`,
 	cmd.Flags().StringVar(&metrics, "metrics", "", "address for Prometheus (/metrics) and pprof (/debug/pprof/), as HOST:PORT; port 0 takes a free one; off if empty")
 	cmd.Flags().BoolVar(&noKeeper, "no-keeper", false, "let everything end with the broker")
 	cmd.Flags().StringVar(&keeperLog, "keeper-log", "", "file that gets what a keeper process logs")
+	cmd.Flags().DurationVar(&stuckClaim, "stuck-claim", broker.DefaultStuckClaim, "how long a living publisher may hold a claim before it is named in the log, in lists and in figures")
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
 	return cmd
 }

@@ -11,8 +11,8 @@ import (
 )
 
 func (a *app) topicCommand() *cobra.Command {
-	cmd := group("topic", "Create, list, show and remove topics")
-	cmd.AddCommand(a.topicCreate(), a.topicList(), a.topicShow(), a.topicRemove())
+	cmd := group("topic", "Create, list, show, unstick and remove topics")
+	cmd.AddCommand(a.topicCreate(), a.topicList(), a.topicShow(), a.topicUnstick(), a.topicRemove())
 	return cmd
 }
 

@@ -90,6 +90,12 @@ func topicFacts(t client.TopicInfo) []string {
 		row("rate", rate(t.FramesPerSecond, t.BytesPerSecond)),
 		row("repairs", fmt.Sprintf("%d (%d bytes skipped)", t.Repairs, t.RepairedBytes)),
 	}
+	if t.StuckClaims > 0 {
+		lines = append(lines, row("stuck claims", fmt.Sprintf("%d: see CLAIM below, and `hugebus topic unstick %s`", t.StuckClaims, t.Name)))
+	}
+	if t.RevokedClaims > 0 {
+		lines = append(lines, row("revoked claims", t.RevokedClaims))
+	}
 	if t.DeadLetters > 0 {
 		lines = append(lines, row("dead letters", t.DeadLetters))
 	}
@@ -114,6 +120,9 @@ func publisherRows(all []client.AttachmentInfo) []string {
 		claim := ""
 		if a.ClaimedBytes > 0 {
 			claim = fmt.Sprintf("%d bytes at %d", a.ClaimedBytes, a.Position)
+		}
+		if a.StuckFor > 0 {
+			claim += fmt.Sprintf(", stuck for %v (%s)", a.StuckFor.Round(time.Millisecond), a.Stage)
 		}
 		cells := []any{fmt.Sprintf("  %d", a.Slot), a.Name, a.UID, a.PID, a.Command, a.Frames, fmt.Sprintf("%.0f", a.FramesPerSecond)}
 		lines = append(lines, row(extend(cells, claims, claim)...))
