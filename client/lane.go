@@ -220,8 +220,10 @@ func (c Claim) CommitN(n int) error {
 		return ErrNotClaimed
 	}
 	l := c.t.l
-	if err := l.take(); err != nil {
-		return err
+	if !l.take() {
+		if err := l.takeSlow(); err != nil {
+			return err
+		}
 	}
 	if err := l.open.CommitN(n); err != nil {
 		if err == ErrTooLarge {
@@ -239,8 +241,10 @@ func (c Claim) Abort() error {
 		return ErrNotClaimed
 	}
 	l := c.t.l
-	if err := l.take(); err != nil {
-		return err
+	if !l.take() {
+		if err := l.takeSlow(); err != nil {
+			return err
+		}
 	}
 	if err := l.open.Abort(); err != nil {
 		return err
@@ -252,9 +256,13 @@ func (c Claim) Abort() error {
 // valid reports whether c is its lane's last claim; that one knows whether it is open.
 func (c Claim) valid() bool { return c.t != nil && c.t == &c.t.l.tickets[c.t.l.turn%claimTickets] }
 
-// take takes the open claim back from its user, for Commit and Abort.
-func (l *Lane) take() error {
-	if !l.revocation.take() {
+// take takes the open claim back from its user, for Commit and Abort. It is false where it takes
+// a closer look whether it is still ours.
+func (l *Lane) take() bool { return l.revocation.take() && l.ended.Load() < endedByBroker }
+
+// takeSlow is that look.
+func (l *Lane) takeSlow() error {
+	if !l.revocation.takeSlow() {
 		return l.abandon(ErrClaimRevoked)
 	}
 	if l.att.lost() {

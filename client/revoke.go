@@ -42,13 +42,14 @@ type revocation struct {
 // hold notes that the user has the claim.
 func (v *revocation) hold(c ring.Claim) { v.set(uint64(c.Intent()) | 1) } // SYNC(revoke): release
 
-// take takes the claim back from its user. It is false if it was taken away: then nothing of it
-// may be touched.
+// take takes the claim back from its user. If it is false, takeSlow says whether he had it still.
 func (v *revocation) take() bool {
 	v.set(0)
-	if v.revoked.Load() == 0 { // SYNC(revoke): acquire
-		return true
-	}
+	return v.revoked.Load() == 0 // SYNC(revoke): acquire
+}
+
+// takeSlow is false if the claim was taken away: then nothing of it may be touched.
+func (v *revocation) takeSlow() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return !v.done
