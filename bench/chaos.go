@@ -15,6 +15,7 @@ import (
 
 	"github.com/hugebus/hugebus/bench/internal/siege"
 	"github.com/hugebus/hugebus/internal/failpoint"
+	"github.com/hugebus/hugebus/internal/keeper"
 )
 
 const chaosLong = `Chaos runs publishers, subscribers, groups, joiners, sleepers, an ingress and a broker, each in
@@ -76,6 +77,7 @@ func (c chaosFlags) options(changed func(string) bool) (o siege.Options, err err
 		o.Seed = rand.Uint64N(1e9)
 	}
 	o.Dump, o.Watchdog, o.Args = c.dump, c.watchdog, []string{chaosWorkerCommand}
+	o.KeeperArgs = []string{keeper.Subcommand}
 	return o, nil
 }
 
@@ -136,6 +138,19 @@ func failpointProgram(o *siege.Options) (remove func(), err error) {
 	}
 	o.Program, o.Failpoints = program, true
 	return remove, nil
+}
+
+// newKeeper is the hidden command that a broker of chaos starts to keep its topics.
+func newKeeper() *cobra.Command {
+	return &cobra.Command{
+		Use: keeper.Subcommand, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if status := keeper.Main(args); status != 0 {
+				return fmt.Errorf("keeper: status %d", status) // it has logged why
+			}
+			return nil
+		},
+	}
 }
 
 const chaosWorkerCommand = "chaos-worker"

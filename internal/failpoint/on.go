@@ -68,6 +68,7 @@ func Do(name string, f func()) (undo func()) {
 func act(name, action string) {
 	switch action {
 	case "kill":
+		fmt.Fprintf(os.Stderr, "failpoint %s\n", name)
 		send(os.Kill)
 		select {} // the signal is on its way
 	case "stop":

@@ -9,9 +9,9 @@
 // Each entry is NAME=ACTION or NAME=ACTION@N, which acts at the N-th hit (from 1, the default) in this process and at no
 // other. The actions:
 //
-//	kill   the process gets SIGKILL
-//	stop   "failpoint NAME" goes to standard error as a line of its own, then the process gets SIGSTOP; the goroutine
-//	       goes on after a SIGCONT and not before, the others run until the kernel has stopped them
+//	kill   "failpoint NAME" goes to standard error as a line of its own, then the process gets SIGKILL
+//	stop   the same with SIGSTOP; the goroutine goes on after a SIGCONT and not before, the others run until the kernel
+//	       has stopped them
 //	exit   the process exits with status 3; deferred functions do not run
 //	panic  the goroutine panics with "failpoint NAME"
 //

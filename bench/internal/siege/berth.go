@@ -3,6 +3,7 @@ package siege
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/hugebus/hugebus/client"
@@ -32,7 +33,8 @@ type berth struct {
 	place   int // of a publisher, in the progress
 
 	p       *process // nil: none
-	armed   *arming
+	armed   []*arming
+	diedAt  string // the point at which it said that it would kill itself
 	ready   bool
 	term    bool // it was told to end: it may
 	kill    bool // it was sent SIGKILL
@@ -52,11 +54,40 @@ type arming struct {
 }
 
 // String is what HUGEBUS_FAILPOINTS says.
-func (a *arming) String() string {
-	if a == nil {
-		return ""
+func (a *arming) String() string { return fmt.Sprintf("%s=%s@%d", a.point, a.action, a.at) }
+
+// formatArmings and parseArmings are what HUGEBUS_FAILPOINTS says of several.
+func formatArmings(all []*arming) string {
+	var texts []string
+	for _, a := range all {
+		texts = append(texts, a.String())
 	}
-	return fmt.Sprintf("%s=%s@%d", a.point, a.action, a.at)
+	return strings.Join(texts, ";")
+}
+
+func parseArmings(text string) (all []*arming) {
+	for entry := range strings.SplitSeq(text, ";") {
+		name, rest, ok := strings.Cut(entry, "=")
+		if !ok {
+			continue
+		}
+		a := &arming{point: name, at: 1}
+		var at string
+		a.action, at, _ = strings.Cut(rest, "@")
+		_, _ = fmt.Sscan(at, &a.at)
+		all = append(all, a)
+	}
+	return all
+}
+
+// armedAt is the arming of a point, or nil.
+func (b *berth) armedAt(point string) *arming {
+	for _, a := range b.armed {
+		if a.point == point {
+			return a
+		}
+	}
+	return nil
 }
 
 // A crew makes berths. It only describes; the director starts.

@@ -3,6 +3,7 @@ package siege
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -44,11 +45,22 @@ func (c *chance) standstill() time.Duration {
 	return min(time.Duration(c.random.ExpFloat64()*float64(meanStop)), longestStop)
 }
 
-// arm chooses a point for the next process, or none: one of those at which the fewest have died.
-func (c *chance) arm(points []string) *arming {
-	if len(points) == 0 || c.random.IntN(6) == 0 {
+// arm chooses some points for the next process, or none: of those at which the fewest have died.
+func (c *chance) arm(points []string, n int) (all []*arming) {
+	if len(points) == 0 || c.random.IntN(8) == 0 {
 		return nil
 	}
+	left := slices.Clone(points)
+	for range min(n, len(points)) {
+		a := c.choose(left)
+		all = append(all, a)
+		left = slices.DeleteFunc(left, func(p string) bool { return p == a.point })
+	}
+	return all
+}
+
+// choose chooses one point.
+func (c *chance) choose(points []string) *arming {
 	total := 0.0
 	weight := func(p string) float64 {
 		return math.Pow(1+float64(c.acted[p]), -1.5) * math.Pow(1+float64(c.tries[p]), -0.5)
@@ -68,7 +80,7 @@ func (c *chance) arm(points []string) *arming {
 		a.action = "stop"
 	}
 	if c.reach[point] == 0 {
-		c.reach[point] = 256
+		c.reach[point] = 32
 	}
 	a.at = int(math.Exp(c.random.Float64() * math.Log(c.reach[point])))
 	return a

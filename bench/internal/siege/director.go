@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +28,8 @@ type Options struct {
 	// Program is what workers run, with Args, a role and a specification as arguments: it calls Worker.
 	Program string
 	Args    []string
+	// KeeperArgs make Program the keeper process.
+	KeeperArgs []string
 	// Failpoints says that Program has them.
 	Failpoints bool
 	// Dump is the directory below which a violation leaves what it can tell.
@@ -154,7 +157,7 @@ func (d *director) due() error {
 // may reports whether chance may do that to b now.
 func (d *director) may(b *berth, what string) bool {
 	switch {
-	case !b.alive() || b.kind == kindBroker && what != doStop:
+	case !b.alive() || b.kind == kindBroker && (!b.ready || time.Since(b.since) < time.Second):
 		return false
 	case what == doStop && b.arena != nil && b.arena.name == quiet:
 		// Seldom, or nobody could tell who sleeps too long.
@@ -256,7 +259,7 @@ func (d *director) start(b *berth, arm string) error {
 	if err != nil {
 		return err
 	}
-	b.armed = parseArming(arm)
+	b.armed, b.diedAt = parseArmings(arm), ""
 	b.ready, b.term, b.kill, b.stopped, b.queued, b.feed = false, false, false, false, nil, nil
 	b.since = time.Now()
 	d.note(Action{Who: b.name, Do: doStart, Arm: arm})
@@ -318,16 +321,22 @@ func (d *director) hear(e event) error {
 	return nil
 }
 
-// atPoint notes that a process has stopped at a failpoint.
+// atPoint notes that a process has come to a failpoint.
 func (d *director) atPoint(b *berth, point string) {
+	a := b.armedAt(point)
+	if a == nil {
+		return // it is not a line of ours
+	}
+	d.chance.fired(a)
+	if a.action == "kill" {
+		b.diedAt = point
+		return
+	}
+	b.armed = slices.DeleteFunc(b.armed, func(o *arming) bool { return o == a })
 	p := d.result.Points[point]
 	p.Stops++
 	d.result.Points[point] = p
 	d.result.ByKind.add(b.kind, stopAtPoint)
-	if b.armed != nil {
-		d.chance.fired(b.armed)
-		b.armed = nil
-	}
 	b.stopped, b.since = true, time.Now()
 	if b.arena != nil {
 		b.arena.stopped = b.since
@@ -349,36 +358,43 @@ func (d *director) died(b *berth, how *os.ProcessState) error {
 	b.p = nil
 	d.gone(b)
 	status, _ := how.Sys().(syscall.WaitStatus)
-	point := b.armed != nil && b.armed.action == "kill"
 	switch {
+	case status.Signaled() && status.Signal() == unix.SIGKILL && b.diedAt != "":
+		at := d.result.Points[b.diedAt]
+		at.Kills++
+		d.result.Points[b.diedAt] = at
+		d.result.ByKind.add(b.kind, diedAtPoint)
+		d.result.Kills++
+		b.armed = nil // nothing is known of the other points
 	case status.Signaled() && status.Signal() == unix.SIGKILL && b.kill:
 		d.result.ByKind.add(b.kind, diedAnywhere)
 		d.result.Kills++
-	case status.Signaled() && status.Signal() == unix.SIGKILL && point:
-		at := d.result.Points[b.armed.point]
-		at.Kills++
-		d.result.Points[b.armed.point] = at
-		d.result.ByKind.add(b.kind, diedAtPoint)
-		d.result.Kills++
-		d.chance.fired(b.armed)
-		b.armed = nil
 	case b.term && (how.Success() || !b.ready && status.Signaled() && status.Signal() == unix.SIGTERM):
 		d.result.ByKind.add(b.kind, endedInOrder)
 	default:
 		return fmt.Errorf("%s (process %d) ended by itself: %s\n%s", b.name, p.pid(), how, p.last.String())
 	}
-	if b.armed != nil {
-		d.chance.missed(b.armed)
+	for _, a := range b.armed {
+		d.chance.missed(a)
 	}
 	if b.queued != nil {
 		return d.start(b, b.queued.Arm)
 	}
 	next := Action{Who: b.name, Do: doStart}
-	if d.o.Failpoints {
-		next.Arm = d.chance.arm(b.points).String()
+	// After a broker that never served comes one that does: clients must be able to tell it that they leave.
+	if d.o.Failpoints && (b.kind != kindBroker || b.ready) {
+		next.Arm = formatArmings(d.chance.arm(b.points, d.armings(b)))
 	}
 	d.later(d.chance.rest(), next)
 	return nil
+}
+
+// armings is at how many points a process of a berth may die. A broker passes most of its points seldom.
+func (d *director) armings(b *berth) int {
+	if b.kind == kindBroker {
+		return 6
+	}
+	return 2
 }
 
 // gone notes what a publisher had done.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/internal/chaos"
+	"github.com/hugebus/hugebus/internal/keeper"
 )
 
 // quiet is the arena in which frames come seldom, so that everybody sleeps.
@@ -30,8 +31,8 @@ func (d *director) open(ctx context.Context) (err error) {
 	socket := filepath.Join(d.dir, "s")
 	d.result.Before.FreeHugePages = freeHugePages()
 	d.crew = &crew{socket: socket, events: d.events}
-	d.broker = d.crew.add(&berth{name: "broker", kind: kindBroker, prepare: func() (string, any, *os.File, error) {
-		return roleBroker, brokerSpec{Socket: socket}, nil, nil
+	d.broker = d.crew.add(&berth{name: "broker", kind: kindBroker, points: brokerPoints, prepare: func() (string, any, *os.File, error) {
+		return roleBroker, brokerSpec{Socket: socket, Keeper: append([]string{d.o.Program}, d.o.KeeperArgs...)}, nil, nil
 	}})
 	if err := d.man(); err != nil {
 		return err
@@ -226,7 +227,7 @@ func (d *director) settle(ctx context.Context) error {
 // renew replaces processes that may die at a failpoint, or are dead, by others that do not.
 func (d *director) renew(ctx context.Context, kind string) error {
 	for _, b := range d.crew.all {
-		if b.kind != kind || b.p != nil && b.armed == nil && !b.kill && !b.term {
+		if b.kind != kind || b.p != nil && len(b.armed) == 0 && !b.kill && !b.term {
 			continue
 		}
 		if err := d.do(Action{Who: b.name, Do: doStart}); err != nil {
@@ -284,6 +285,10 @@ func (d *director) finish(ctx context.Context) error {
 	if err := d.dismiss(ctx, func(a *arena) string { return fmt.Sprint("stop ", a.ledger.Covered()) }, kindAnchor); err != nil {
 		return err
 	}
+	topics, err := d.bus.Topics(ctx)
+	if err != nil || len(topics) != len(d.arenas) {
+		return fmt.Errorf("there are %d topics and should be %d (%v)", len(topics), len(d.arenas), err)
+	}
 	for _, a := range d.arenas {
 		if err := a.check(); err != nil {
 			return err
@@ -314,9 +319,22 @@ func (d *director) finish(ctx context.Context) error {
 	if err := d.await(ctx, "the broker has ended", func() bool { return d.broker.p == nil }); err != nil {
 		return err
 	}
+	if err := d.endKeeper(ctx); err != nil {
+		return err
+	}
 	d.result.After.FreeHugePages = freeHugePages()
 	if d.result.After.FreeHugePages < d.result.Before.FreeHugePages {
 		return fmt.Errorf("%d huge pages were free before, and %d after", d.result.Before.FreeHugePages, d.result.After.FreeHugePages)
+	}
+	return nil
+}
+
+// endKeeper ends the keeper process, whose broker has ended.
+func (d *director) endKeeper(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
+	defer cancel()
+	if err := keeper.Shutdown(ctx, d.crew.socket+keeper.SocketSuffix); err != nil {
+		return fmt.Errorf("the keeper does not end: %w", err)
 	}
 	return nil
 }
@@ -354,6 +372,9 @@ func (d *director) close() {
 			left = 0
 		}
 	}
+	if d.crew != nil {
+		_ = d.endKeeper(context.Background()) // there may be none
+	}
 	if d.bus != nil {
 		if err := d.bus.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			d.o.Say(err.Error())
@@ -385,17 +406,4 @@ func marshal(spec any) (string, error) {
 		return "", fmt.Errorf("siege: %w", err)
 	}
 	return string(b), nil
-}
-
-// parseArming is the other way of arming.String.
-func parseArming(s string) *arming {
-	name, rest, ok := strings.Cut(s, "=")
-	if !ok {
-		return nil
-	}
-	a := &arming{point: name, at: 1}
-	var at string
-	a.action, at, _ = strings.Cut(rest, "@")
-	_, _ = fmt.Sscan(at, &a.at)
-	return a
 }

@@ -3,7 +3,9 @@ package siege
 import (
 	"slices"
 
+	"github.com/hugebus/hugebus/broker"
 	"github.com/hugebus/hugebus/client"
+	"github.com/hugebus/hugebus/internal/keeper"
 	"github.com/hugebus/hugebus/ring"
 )
 
@@ -27,6 +29,15 @@ var (
 		ring.FailGroupFound, ring.FailGroupAfterIntent, ring.FailGroupAfterHead, ring.FailGroupHelped, ring.FailGroupMidWork,
 		ring.FailGroupBeforeIdle, ring.FailGroupAfterAck, ring.FailGroupAfterTake, ring.FailOrphanFilling, ring.FailOrphanBit,
 		ring.FailOrphanOffered, ring.FailOrphanReleasing, ring.FailRoomBeforeRing,
+	}
+
+	// brokerPoints are passed by a broker that serves or adopts.
+	brokerPoints = []string{
+		ring.FailRepairCondemned, ring.FailRepairBeforeStamp, ring.FailRepairFilled, ring.FailRepairBeforeFree, ring.FailRepairMidFree,
+		ring.FailReapFiled, ring.FailReapIdle, ring.FailReleased,
+		broker.FailCreateMade, broker.FailCreateRecorded, broker.FailRemoveRecorded, broker.FailRemoveClosed, broker.FailAttachAdmitted,
+		broker.FailAttachRecorded, broker.FailDepartFreed, broker.FailReattach, broker.FailAdoptLoaded, broker.FailAdoptTopic,
+		broker.FailAdoptClients, broker.FailAdoptSwept, keeper.FailBeforeRequest, keeper.FailAfterRequest, keeper.FailAfterReply,
 	}
 
 	sleepPoints  = []string{client.FailSleepAfterBit, client.FailSleepArmed, client.FailSleepUnbound, client.FailSleepWoken}

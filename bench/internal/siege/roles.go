@@ -32,6 +32,7 @@ const groupLinger = 5 * time.Second
 // A brokerSpec describes the broker's process.
 type brokerSpec struct {
 	Socket string
+	Keeper []string // program and first arguments of a keeper process
 }
 
 // Worker is the whole of a process that Run has started: a role, its specification, and descriptor 3. SIGTERM ends it in good order,
@@ -93,6 +94,7 @@ func serveBroker(ctx context.Context, s brokerSpec) error {
 	b, err := broker.New(broker.Config{
 		Socket: s.Socket, SocketMode: 0o600, GroupLinger: groupLinger,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Keeper: broker.KeeperConfig{Mode: broker.KeepInProcess, Exec: s.Keeper, LogFile: s.Socket + ".keeper.log"},
 	})
 	if err != nil {
 		return err

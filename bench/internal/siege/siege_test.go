@@ -49,32 +49,33 @@ func TestChancePrefersPointsAtWhichFewHaveDied(t *testing.T) {
 	c.acted = map[string]int{"often": 1000, "seldom": 0}
 	n := map[string]int{}
 	for range 1000 {
-		if a := c.arm([]string{"often", "seldom"}); a != nil {
+		for _, a := range c.arm([]string{"often", "seldom"}, 1) {
 			n[a.point]++
-			if a.at < 1 || a.at > 256 {
+			if a.at < 1 || a.at > 32 {
 				t.Fatalf("at hit %d", a.at)
 			}
 		}
 	}
-	if n["often"] > 10 || n["seldom"] < 700 || n["seldom"] > 900 {
+	if n["often"] > 10 || n["seldom"] < 750 || n["seldom"] > 950 {
 		t.Errorf("%v", n)
 	}
-	if c.arm(nil) != nil {
+	if c.arm(nil, 1) != nil {
 		t.Error("armed without a point")
+	}
+	for range 10 {
+		if all := c.arm([]string{"a", "b", "c"}, 5); len(all) != 0 && len(all) != 3 {
+			t.Errorf("armed at %s", formatArmings(all))
+		}
 	}
 }
 
 func TestChanceComesDownToWhatIsReached(t *testing.T) {
 	c := newChance(1)
 	for range 20 {
-		a := c.arm([]string{"rare"})
-		if a == nil {
-			a = &arming{point: "rare"}
-		}
-		c.missed(a)
+		c.missed(c.choose([]string{"rare"}))
 	}
 	for range 100 {
-		if a := c.arm([]string{"rare"}); a != nil && a.at != 1 {
+		if a := c.choose([]string{"rare"}); a.at != 1 {
 			t.Fatalf("at hit %d, of a point that is never reached", a.at)
 		}
 	}
@@ -83,9 +84,7 @@ func TestChanceComesDownToWhatIsReached(t *testing.T) {
 	}
 	highest := 0
 	for range 200 {
-		if a := c.arm([]string{"rare"}); a != nil {
-			highest = max(highest, a.at)
-		}
+		highest = max(highest, c.choose([]string{"rare"}).at)
 	}
 	if highest < 256 || highest > mostHits {
 		t.Errorf("at hit %d at most, of a point that is always reached", highest)
@@ -93,8 +92,8 @@ func TestChanceComesDownToWhatIsReached(t *testing.T) {
 }
 
 func TestArmingIsReadAsItWasWritten(t *testing.T) {
-	for _, text := range []string{"", "ring/x=kill@7", "y=stop@1"} {
-		if got := parseArming(text).String(); got != text {
+	for _, text := range []string{"", "ring/x=kill@7", "y=stop@1;z=kill@2"} {
+		if got := formatArmings(parseArmings(text)); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
 	}

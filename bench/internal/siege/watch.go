@@ -41,6 +41,13 @@ func (d *director) ask(ctx context.Context) {
 			return
 		case <-time.After(time.Second):
 		}
+		if err := d.churn(ctx); err != nil {
+			select {
+			case d.events <- event{err: err}:
+			case <-ctx.Done():
+			}
+			return
+		}
 		for _, a := range d.arenas {
 			s := &sighting{arena: a, asked: time.Now()}
 			s.info, s.err = d.topic(ctx, a)
@@ -51,6 +58,40 @@ func (d *director) ask(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// churn makes a topic and removes it again, so that brokers die in the middle of both.
+func (d *director) churn(ctx context.Context) error {
+	const name = "comes-and-goes"
+	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
+	defer cancel()
+	unknown := func(err error) bool { return errors.Is(err, client.ErrBrokerUnavailable) }
+	for {
+		_, err := d.bus.CreateTopic(ctx, name, client.TopicOptions{Capacity: 4 << 10})
+		if err == nil || errors.Is(err, client.ErrTopicExists) {
+			break
+		}
+		if ctx.Err() != nil || !unknown(err) {
+			return unlessCanceled(fmt.Errorf("create topic %s: %w", name, err))
+		}
+	}
+	for {
+		err := d.bus.RemoveTopic(ctx, name)
+		if err == nil || errors.Is(err, client.ErrNotFound) {
+			return nil
+		}
+		if ctx.Err() != nil || !unknown(err) {
+			return unlessCanceled(fmt.Errorf("remove topic %s: %w", name, err))
+		}
+	}
+}
+
+// unlessCanceled is err, but nil if it is only that nobody wants to know any more.
+func unlessCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // saw takes what the broker says about a topic.
