@@ -89,7 +89,8 @@ func runChaos(cmd *cobra.Command, c chaosFlags) (err error) {
 	progress := terminal(cmd.ErrOrStderr())
 	o.Say = func(text string) { progress.Show(0, 1, text) }
 	fmt.Fprintf(cmd.ErrOrStderr(), "bench: chaos with seed %d for %v\n", o.Seed, o.Duration)
-	remove, err := failpointProgram(&o)
+	var remove func()
+	o.Program, o.Failpoints, remove, err = failpointProgram()
 	defer remove()
 	if err != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "bench: warning: no failpoints, only random times: %v\n", err)
@@ -112,32 +113,28 @@ func runChaos(cmd *cobra.Command, c chaosFlags) (err error) {
 	return err
 }
 
-// failpointProgram finds the program that workers run: this one, if it has failpoints, or one that is built now. The error says
-// why there are none.
-func failpointProgram(o *siege.Options) (remove func(), err error) {
+// failpointProgram finds the program that workers run: this one, if it has failpoints, or one that is built now. Without them the
+// error says why.
+func failpointProgram() (program string, has bool, remove func(), err error) {
 	remove = func() {}
-	if o.Program, err = os.Executable(); err != nil {
-		return remove, err
-	}
-	if o.Failpoints = failpoint.Enabled; o.Failpoints {
-		return remove, nil
+	if program, err = os.Executable(); err != nil || failpoint.Enabled {
+		return program, failpoint.Enabled, remove, err
 	}
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		return remove, err
+		return program, false, remove, err
 	}
 	dir, err := os.MkdirTemp("", "hb-bench-")
 	if err != nil {
-		return remove, err
+		return program, false, remove, err
 	}
 	remove = func() { _ = os.RemoveAll(dir) }
-	program := filepath.Join(dir, "bench")
-	build := exec.Command(tool, "build", "-tags", "failpoint", "-o", program, "github.com/hugebus/hugebus/bench")
+	built := filepath.Join(dir, "bench")
+	build := exec.Command(tool, "build", "-tags", "failpoint", "-o", built, "github.com/hugebus/hugebus/bench")
 	if said, err := build.CombinedOutput(); err != nil {
-		return remove, fmt.Errorf("go build -tags failpoint: %w: %s", err, strings.TrimSpace(string(said)))
+		return program, false, remove, fmt.Errorf("go build -tags failpoint: %w: %s", err, strings.TrimSpace(string(said)))
 	}
-	o.Program, o.Failpoints = program, true
-	return remove, nil
+	return built, true, remove, nil
 }
 
 // newKeeper is the hidden command that a broker of chaos starts to keep its topics.
@@ -162,6 +159,6 @@ func newChaosWorker() *cobra.Command {
 		Short:  "One process of chaos (started by bench itself)",
 		Args:   cobra.ExactArgs(2),
 		Hidden: true,
-		RunE:   func(_ *cobra.Command, args []string) error { return siege.Worker(args[0], args[1]) },
+		RunE:   func(cmd *cobra.Command, args []string) error { return siege.Worker(cmd.Context(), args[0], args[1]) },
 	}
 }

@@ -50,6 +50,6 @@ is how far the rounds lie apart.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newLatency(), newThroughput(), newRaw(), newChaos(), newWorker(), newChaosWorker(), newKeeper())
+	root.AddCommand(newLatency(), newThroughput(), newRaw(), newChaos(), newKill(), newVictim(), newWorker(), newChaosWorker(), newKeeper())
 	return root
 }

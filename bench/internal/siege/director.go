@@ -62,6 +62,9 @@ type director struct {
 	calendar calendar
 	schedule Schedule
 	calm     bool // nothing more is done to anybody
+
+	keeperKilled time.Time
+	keeperHeld   census // of the keeper, before
 }
 
 // Run runs a siege. The result is there with an error too. The error is what went wrong with the run itself; a violation is in the
@@ -143,7 +146,9 @@ func (d *director) due() error {
 			d.later(d.chance.pause(), Action{})
 			b := d.crew.all[d.chance.random.IntN(len(d.crew.all))]
 			a = Action{Who: b.name, Do: d.chance.signal(b)}
-			if !d.may(b, a.Do) {
+			if b == d.broker && d.chance.random.IntN(2) == 0 && d.mayKillKeeper() {
+				a = Action{Who: keeperName, Do: doKill}
+			} else if !d.may(b, a.Do) {
 				continue
 			}
 		}
@@ -157,7 +162,7 @@ func (d *director) due() error {
 // may reports whether chance may do that to b now.
 func (d *director) may(b *berth, what string) bool {
 	switch {
-	case !b.alive() || b.kind == kindBroker && (!b.ready || time.Since(b.since) < time.Second):
+	case !b.alive() || b.kind == kindBroker && (!b.ready || time.Since(b.since) < time.Second || time.Since(d.keeperKilled) < refill):
 		return false
 	case what == doStop && b.arena != nil && b.arena.name == quiet:
 		// Seldom, or nobody could tell who sleeps too long.
@@ -192,6 +197,10 @@ func (d *director) later(after time.Duration, a Action) {
 
 // do does one thing to a berth.
 func (d *director) do(a Action) error {
+	if a.Who == keeperName {
+		d.killKeeper()
+		return nil
+	}
 	b := d.berths[a.Who]
 	if b == nil {
 		return fmt.Errorf("siege: the schedule names %q, which is not there", a.Who)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/internal/chaos"
-	"github.com/hugebus/hugebus/internal/keeper"
 )
 
 // quiet is the arena in which frames come seldom, so that everybody sleeps.
@@ -322,21 +321,11 @@ func (d *director) finish(ctx context.Context) error {
 	if err := d.endKeeper(ctx); err != nil {
 		return err
 	}
-	d.result.After.FreeHugePages = freeHugePages()
-	if d.result.After.FreeHugePages < d.result.Before.FreeHugePages {
-		return fmt.Errorf("%d huge pages were free before, and %d after", d.result.Before.FreeHugePages, d.result.After.FreeHugePages)
-	}
-	return nil
-}
-
-// endKeeper ends the keeper process, whose broker has ended.
-func (d *director) endKeeper(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
-	defer cancel()
-	if err := keeper.Shutdown(ctx, d.crew.socket+keeper.SocketSuffix); err != nil {
-		return fmt.Errorf("the keeper does not end: %w", err)
-	}
-	return nil
+	err = d.await(ctx, fmt.Sprintf("%d huge pages are free, as before", d.result.Before.FreeHugePages), func() bool {
+		d.result.After.FreeHugePages = freeHugePages()
+		return d.result.After.FreeHugePages >= d.result.Before.FreeHugePages || otherTopics()
+	})
+	return err
 }
 
 // count fills in what was checked.

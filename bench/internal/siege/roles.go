@@ -10,8 +10,6 @@ import (
 	"os/signal"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hugebus/hugebus/broker"
 	"github.com/hugebus/hugebus/internal/chaos"
 )
@@ -35,12 +33,15 @@ type brokerSpec struct {
 	Keeper []string // program and first arguments of a keeper process
 }
 
-// Worker is the whole of a process that Run has started: a role, its specification, and descriptor 3. SIGTERM ends it in good order,
-// and so does what comes on standard input; that input's end is the death of the parent, and ends it at once.
-func Worker(role, spec string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
-	defer stop()
-	signal.Ignore(os.Interrupt)
+// BrokerWorker are arguments that make Worker a broker on a socket, without a keeper.
+func BrokerWorker(socket string) []string {
+	return []string{roleBroker, fmt.Sprintf(`{"Socket":%q}`, socket)}
+}
+
+// Worker is the whole of a process that Run has started: a role, its specification, and descriptor 3. The end of ctx, by SIGTERM, ends
+// it in good order, and so does what comes on standard input; that input's end is the death of the parent, and ends it at once.
+func Worker(ctx context.Context, role, spec string) error {
+	signal.Ignore(os.Interrupt) // which a terminal sends to all; the parent has heard it
 	r, w := io.Pipe()
 	go func() {
 		_, _ = io.Copy(w, os.Stdin)
@@ -91,11 +92,13 @@ func with[S any](text string, run func(S) error) error {
 func given() *os.File { return os.NewFile(3, "file of the siege") }
 
 func serveBroker(ctx context.Context, s brokerSpec) error {
-	b, err := broker.New(broker.Config{
-		Socket: s.Socket, SocketMode: 0o600, GroupLinger: groupLinger,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Keeper: broker.KeeperConfig{Mode: broker.KeepInProcess, Exec: s.Keeper, LogFile: s.Socket + ".keeper.log"},
-	})
+	c := broker.Config{
+		Socket: s.Socket, SocketMode: 0o600, GroupLinger: groupLinger, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+	if len(s.Keeper) > 0 {
+		c.Keeper = broker.KeeperConfig{Mode: broker.KeepInProcess, Exec: s.Keeper, LogFile: s.Socket + ".keeper.log"}
+	}
+	b, err := broker.New(c)
 	if err != nil {
 		return err
 	}

@@ -200,6 +200,11 @@ func (d *director) held(ctx context.Context) (h Held, err error) {
 		descriptors, mappings := b.census.count()
 		h.Descriptors, h.Mappings = h.Descriptors+descriptors, h.Mappings+mappings
 	}
+	if d.keeperHeld, err = takeCensus(d.keeperPid()); err != nil {
+		return h, fmt.Errorf("the keeper is not there: %w", err)
+	}
+	descriptors, _ := d.keeperHeld.count()
+	h.Descriptors += descriptors
 	h.Slots, err = d.slots(ctx)
 	return h, err
 }
@@ -222,19 +227,23 @@ func (d *director) compare(ctx context.Context) error {
 	err := d.await(ctx, "", func() bool {
 		why = nil
 		d.result.After = Held{}
-		for _, b := range d.steady() {
-			now, err := takeCensus(b.p.pid())
+		look := func(name string, pid int, before census) {
+			now, err := takeCensus(pid)
 			if err != nil {
 				why = append(why, err.Error())
-				continue
+				return
 			}
-			for _, more := range b.census.more(now) {
-				why = append(why, fmt.Sprintf("%s holds %s more than before", b.name, more))
+			for _, more := range before.more(now) {
+				why = append(why, fmt.Sprintf("%s holds %s more than before", name, more))
 			}
 			descriptors, mappings := now.count()
 			d.result.After.Descriptors += descriptors
 			d.result.After.Mappings += mappings
 		}
+		for _, b := range d.steady() {
+			look(b.name, b.p.pid(), b.census)
+		}
+		look(keeperName, d.keeperPid(), d.keeperHeld)
 		slots, err := d.slots(ctx)
 		if d.result.After.Slots = slots; err != nil || slots > d.result.Before.Slots {
 			why = append(why, fmt.Sprintf("%d slots and groups are taken, and %d were before (%v)", slots, d.result.Before.Slots, err))

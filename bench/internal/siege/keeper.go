@@ -1,0 +1,69 @@
+package siege
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/keeper"
+)
+
+// keeperName is what the schedule calls the keeper process, which the broker starts and which has no berth.
+const keeperName = "keeper"
+
+// kindKeeper counts it.
+const kindKeeper = "keeper"
+
+// refill is how long the broker is spared when its keeper was killed. When both die before the next keeper has everything, the topics
+// are gone: docs/keeper.md says so.
+const refill = 5 * time.Second
+
+// keeperPid is the keeper's process, or 0. Its lock file says which it is.
+func (d *director) keeperPid() int {
+	var pid int
+	text, err := os.ReadFile(d.crew.socket + keeper.SocketSuffix + ".lock")
+	if err != nil {
+		return 0
+	}
+	if _, err := fmt.Sscan(string(text), &pid); err != nil || pid <= 0 {
+		return 0
+	}
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || !strings.Contains(string(command), d.crew.socket) {
+		return 0 // another process by now
+	}
+	return pid
+}
+
+// mayKillKeeper reports whether the broker will live until the next keeper has everything.
+func (d *director) mayKillKeeper() bool {
+	b := d.broker
+	return b.alive() && b.ready && len(b.armed) == 0 && time.Since(b.since) > time.Second && time.Since(d.keeperKilled) > 2*refill
+}
+
+// killKeeper kills it.
+func (d *director) killKeeper() {
+	pid := d.keeperPid()
+	if pid == 0 {
+		return
+	}
+	p, err := os.FindProcess(pid)
+	if err == nil && p.Kill() == nil {
+		d.note(Action{Who: keeperName, Do: doKill})
+		d.result.ByKind.add(kindKeeper, diedAnywhere)
+		d.result.Kills++
+		d.keeperKilled = time.Now()
+	}
+}
+
+// endKeeper ends the keeper process, whose broker has ended.
+func (d *director) endKeeper(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
+	defer cancel()
+	if err := keeper.Shutdown(ctx, d.crew.socket+keeper.SocketSuffix); err != nil {
+		return fmt.Errorf("the keeper does not end: %w", err)
+	}
+	return nil
+}
