@@ -81,6 +81,9 @@ func (c *chance) choose(points []string) *arming {
 	}
 	if c.reach[point] == 0 {
 		c.reach[point] = 32
+		if slices.Contains(brokerPoints, point) {
+			c.reach[point] = 4
+		}
 	}
 	a.at = int(math.Exp(c.random.Float64() * math.Log(c.reach[point])))
 	return a

@@ -401,7 +401,7 @@ func (d *director) died(b *berth, how *os.ProcessState) error {
 // armings is at how many points a process of a berth may die. A broker passes most of its points seldom.
 func (d *director) armings(b *berth) int {
 	if b.kind == kindBroker {
-		return 6
+		return 10
 	}
 	return 2
 }

@@ -35,7 +35,7 @@ var (
 	brokerPoints = []string{
 		ring.FailRepairCondemned, ring.FailRepairBeforeStamp, ring.FailRepairFilled, ring.FailRepairBeforeFree, ring.FailRepairMidFree,
 		ring.FailReapFiled, ring.FailReapIdle, ring.FailReleased,
-		broker.FailCreateMade, broker.FailCreateRecorded, broker.FailRemoveRecorded, broker.FailRemoveClosed, broker.FailAttachAdmitted,
+		broker.FailGroupOpened, broker.FailGroupClosed, broker.FailCreateMade, broker.FailCreateRecorded, broker.FailRemoveRecorded, broker.FailRemoveClosed, broker.FailAttachAdmitted,
 		broker.FailAttachRecorded, broker.FailDepartFreed, broker.FailReattach, broker.FailAdoptLoaded, broker.FailAdoptTopic,
 		broker.FailAdoptClients, broker.FailAdoptSwept, keeper.FailBeforeRequest, keeper.FailAfterRequest, keeper.FailAfterReply,
 	}

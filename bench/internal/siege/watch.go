@@ -33,13 +33,13 @@ func (d *director) watch() error {
 	return nil
 }
 
-// ask asks the broker about all topics, once a second. It is a goroutine of its own, because the broker may be stopped.
+// ask asks the broker about all topics, over and over. It is a goroutine of its own, because the broker may be stopped.
 func (d *director) ask(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Second):
+		case <-time.After(400 * time.Millisecond):
 		}
 		if err := d.churn(ctx); err != nil {
 			select {
@@ -60,7 +60,7 @@ func (d *director) ask(ctx context.Context) {
 	}
 }
 
-// churn makes a topic and removes it again, so that brokers die in the middle of both.
+// churn makes a topic with a group and removes it again, so that brokers die in the middle of that.
 func (d *director) churn(ctx context.Context) error {
 	const name = "comes-and-goes"
 	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
@@ -74,6 +74,11 @@ func (d *director) churn(ctx context.Context) error {
 		if ctx.Err() != nil || !unknown(err) {
 			return unlessCanceled(fmt.Errorf("create topic %s: %w", name, err))
 		}
+	}
+	if g, err := d.bus.Group(ctx, name, group, client.GroupOptions{}); err == nil {
+		defer g.Close() // so that the topic has a user when it is removed
+	} else if ctx.Err() != nil || !unknown(err) {
+		return unlessCanceled(fmt.Errorf("group of topic %s: %w", name, err))
 	}
 	for {
 		err := d.bus.RemoveTopic(ctx, name)
