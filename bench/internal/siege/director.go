@@ -228,7 +228,7 @@ func (d *director) signal(b *berth, what string) {
 		b.kill = true
 		b.p.signal(os.Kill)
 	case doTerm:
-		b.term = true
+		b.term, b.since = true, now
 		if b.feed != nil {
 			b.feed.ending.Store(true)
 		}

@@ -243,7 +243,7 @@ func (d *director) dismiss(ctx context.Context, line func(*arena) string, kinds 
 	for _, kind := range kinds {
 		for _, b := range d.crew.all {
 			if b.kind == kind && b.p != nil {
-				b.term = true
+				b.term, b.since = true, time.Now()
 				b.p.tell(line(b.arena))
 			}
 		}
