@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/gateway/codec"
+	"github.com/hugebus/hugebus/internal/gateway/door"
 )
 
 // What a Config's zero fields stand for.
@@ -44,7 +45,7 @@ type Lane interface {
 // Config says what an Ingress listens on, and what it feeds. Listen (or Listener) and NewLane are needed; a zero in any
 // other field stands for the default that is named there.
 type Config struct {
-	// Listen is the TCP address, HOST:PORT. Port 0 takes a free port, which Ingress.Addr tells.
+	// Listen is the address, HOST:PORT or unix:///PATH. Port 0 takes a free port, which Ingress.Addr tells.
 	Listen string
 
 	// Listener is used instead of Listen if it is not nil. Its connections must be syscall.Conn values with a socket
@@ -80,6 +81,12 @@ type Config struct {
 	// closed at once.
 	MaxConns int
 
+	// MaxConnsPerAddr is how many connections may be open from one address (default: no limit).
+	MaxConnsPerAddr int
+
+	// Socket has the settings of sockets.
+	Socket door.Settings
+
 	// IdleTimeout closes a connection from which nothing has come for that long (default: never). Time in which the
 	// ingress itself did not read, because the topic was full, does not count here nor for PartialTimeout.
 	IdleTimeout time.Duration
@@ -111,6 +118,9 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 	c.PartialTimeout = or(c.PartialTimeout, DefaultPartialTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if err := c.Socket.Check(); err != nil {
+		return c, nil, err
 	}
 	switch {
 	case c.NewLane == nil:

@@ -93,7 +93,7 @@ func (c *conn) report() {
 		attrs = append(attrs, slog.Any("error", c.err))
 	}
 	if c.why.isError() {
-		in.warnings.warn(c.why, "connection closed", attrs...)
+		in.warnings.Warn(c.why.String(), "connection closed", attrs...)
 		return
 	}
 	in.debug("connection closed", append(attrs, slog.String("reason", c.why.String()))...)

@@ -2,13 +2,11 @@ package gateway
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -108,44 +106,6 @@ func TestBatchClasses(t *testing.T) {
 		if got := batchClass(frames); got != want {
 			t.Errorf("a batch of %d frames is in class %d, want %d", frames, got, want)
 		}
-	}
-}
-
-func TestRepeatedWarningsAreLeftOut(t *testing.T) {
-	var log logBuffer
-	now := time.Duration(0)
-	r := rateLog{log: slog.New(slog.NewTextHandler(&log, nil)), now: func() time.Duration { return now }}
-	warn := func(why reason, n int) (lines int, text string) {
-		before := len(log.String())
-		for range n {
-			r.warn(why, "something", slog.String("peer", "p"))
-		}
-		text = log.String()[before:]
-		return strings.Count(text, "\n"), text
-	}
-	if lines, _ := warn(slowFrame, logBurst+5); lines != logBurst {
-		t.Errorf("%d lines of a burst", lines)
-	}
-	if lines, _ := warn(idleTimeout, 1); lines != 1 {
-		t.Error("another reason is left out too")
-	}
-	now = logPeriod - 1
-	if lines, _ := warn(slowFrame, 1); lines != 0 {
-		t.Error("logged before the period is over")
-	}
-	now = logPeriod
-	if lines, text := warn(slowFrame, 1); lines != 1 || !strings.Contains(text, "omitted=6") || !strings.Contains(text, "reason=partial_timeout") {
-		t.Errorf("after the period: %s", text)
-	}
-	if _, text := warn(slowFrame, 1); strings.Contains(text, "omitted") {
-		t.Errorf("told twice: %s", text)
-	}
-	warn(slowFrame, logBurst)
-	before := len(log.String())
-	r.flush()
-	r.flush()
-	if text := log.String()[before:]; strings.Count(text, "\n") != 1 || !strings.Contains(text, "omitted=2 ") && !strings.Contains(text, "omitted=2\n") {
-		t.Errorf("flush: %s", text)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/gateway/codec"
+	"github.com/hugebus/hugebus/internal/gateway/door"
 )
 
 // ErrServed says that Serve was called on an Ingress that has been served or closed already.
@@ -41,7 +42,8 @@ type Ingress struct {
 	closing  sync.Once // of the listener
 	began    time.Time
 	clock    func() time.Duration // since began; tests have their own
-	warnings rateLog
+	warnings *door.RateLog
+	limits   door.Limits
 	chunks   chunks
 
 	served     atomic.Bool
@@ -88,7 +90,8 @@ func newIngress(ctx context.Context, c Config) (*Ingress, error) {
 	}
 	in.clock = func() time.Duration { return time.Since(in.began) }
 	in.hard, in.giveUp = context.WithCancelCause(context.Background())
-	in.warnings = rateLog{log: c.Logger, now: in.now}
+	in.warnings = door.NewRateLog(c.Logger, in.now)
+	in.limits.MaxConns, in.limits.MaxPerAddr = c.MaxConns, c.MaxConnsPerAddr
 	if err := in.open(ctx); err != nil {
 		in.giveUp(err)
 		return nil, errors.Join(err, closeLanes(in.lanes))
@@ -111,7 +114,7 @@ func (in *Ingress) open(ctx context.Context) error {
 	}
 	in.workers = newWorkers(in.lanes, in.cfg.BufferSize, in.cfg.BatchFrames)
 	if in.listener == nil {
-		in.listener, err = listen(ctx, in.cfg.Listen)
+		in.listener, err = door.Listen(ctx, in.cfg.Listen, in.cfg.Socket)
 	}
 	return err
 }
@@ -183,7 +186,7 @@ func (in *Ingress) fail(err error) {
 
 // result logs how the ingress ended, and returns the error that Serve returns.
 func (in *Ingress) result() error {
-	in.warnings.flush()
+	in.warnings.Flush()
 	s := in.Stats()
 	in.cfg.Logger.Info("ingress stopped", "listen", in.Addr().String(), "topic", in.cfg.Topic,
 		"frames", s.Frames, "bytes", s.Bytes, "partial_bytes", in.stopTorn.Load(), "given_up", s.GivenUp, "unread_bytes", s.Unread)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hugebus/hugebus/internal/gateway/door"
 	"github.com/hugebus/hugebus/internal/sys"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -21,34 +20,6 @@ const (
 	// wait there, or somebody who connects without pause would keep it from ever stopping.
 	backlogMax = 4096
 )
-
-// listen listens on a TCP address.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, listenError(address, err)
-	}
-	return listener, nil
-}
-
-// listenError says what can be done about the usual mistakes.
-func listenError(address string, err error) error {
-	remedy := ""
-	var syntax *net.AddrError
-	switch {
-	case errors.Is(err, unix.EADDRINUSE):
-		_, port, _ := net.SplitHostPort(address)
-		remedy = fmt.Sprintf(`: see who has it by "ss -ltnp sport = :%s" and stop that, or take another port (0 takes a free one)`, port)
-	case errors.Is(err, unix.EADDRNOTAVAIL):
-		remedy = `: no network interface of this host has that address ("ip addr" lists them; 0.0.0.0 or [::] means all)`
-	case errors.Is(err, unix.EACCES):
-		remedy = ": ports below net.ipv4.ip_unprivileged_port_start need root or CAP_NET_BIND_SERVICE: take a higher one"
-	case errors.As(err, &syntax):
-		remedy = ": give HOST:PORT, as in 127.0.0.1:7070"
-	}
-	return fmt.Errorf("listen on %s: %w%s", address, err, remedy)
-}
 
 // accept takes connections until the ingress stops, then empties the listen queue and closes the listener: who is in
 // that queue has been told by the kernel that it is connected, and may have sent frames.
@@ -67,8 +38,8 @@ func (in *Ingress) accept() {
 			return
 		default:
 			in.ends[acceptFailed].Add(1)
-			in.warnings.warn(acceptFailed, "accept failed, trying again", slog.Any("error", err),
-				slog.Duration("pause", backoff), slog.String("remedy", acceptRemedy(err)))
+			in.warnings.Warn(acceptFailed.String(), "accept failed, trying again", slog.Any("error", err),
+				slog.Duration("pause", backoff), slog.String("remedy", door.AcceptRemedy(err)))
 			in.pause(backoff)
 			backoff = min(2*backoff, maxBackoff)
 		}
@@ -76,19 +47,6 @@ func (in *Ingress) accept() {
 	<-in.stopSignal // or wakeAccept would wake what follows
 	in.emptyBacklog()
 	in.closeListener()
-}
-
-// acceptRemedy says what an operator can do about an error of accept.
-func acceptRemedy(err error) string {
-	switch {
-	case errors.Is(err, unix.EMFILE):
-		return "raise the process's limit of open files (ulimit -n, LimitNOFILE=), or lower --max-conns below it"
-	case errors.Is(err, unix.ENFILE):
-		return "raise the host's limit of open files (sysctl fs.file-max)"
-	case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
-		return "the kernel is out of socket memory (sysctl net.ipv4.tcp_mem)"
-	}
-	return "none is needed if it passes"
 }
 
 // pause waits, but not beyond the stop of the ingress.
@@ -147,8 +105,8 @@ func (in *Ingress) emptyBacklog() {
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		in.ends[acceptFailed].Add(1)
-		in.warnings.warn(acceptFailed, "the listen queue could not be emptied", slog.Any("error", err),
-			slog.String("remedy", acceptRemedy(err)))
+		in.warnings.Warn(acceptFailed.String(), "the listen queue could not be emptied", slog.Any("error", err),
+			slog.String("remedy", door.AcceptRemedy(err)))
 	}
 }
 
@@ -160,14 +118,19 @@ func (in *Ingress) admit(nc net.Conn) {
 		in.refuse(nc, brokenConn, slog.Any("error", err))
 		return
 	}
-	c := newConn(in, src)
-	if !in.add(c) {
-		in.refuse(nc, refused, slog.Int("limit", in.cfg.MaxConns), slog.String("remedy", "raise --max-conns"))
+	if err := in.limits.Enter(nc.RemoteAddr()); err != nil {
+		in.refuse(nc, refused, slog.Any("error", err))
 		return
 	}
+	if err := in.cfg.Socket.Dress(nc); err != nil {
+		in.debug("socket settings", slog.Any("error", err))
+	}
+	c := newConn(in, src)
+	in.add(c)
 	in.debug("connection accepted", slog.String("peer", src.name()))
 	go func() {
 		defer in.serving.Done()
+		defer in.limits.Leave(nc.RemoteAddr())
 		defer in.remove(c)
 		c.serve()
 	}()
@@ -176,22 +139,18 @@ func (in *Ingress) admit(nc net.Conn) {
 func (in *Ingress) refuse(nc net.Conn, why reason, attrs ...slog.Attr) {
 	in.ends[why].Add(1)
 	peer := nc.RemoteAddr().String()
-	in.warnings.warn(why, "connection refused", append(attrs, slog.String("peer", peer))...)
+	in.warnings.Warn(why.String(), "connection refused", append(attrs, slog.String("peer", peer))...)
 	if err := nc.Close(); err != nil {
 		in.debug("closing a refused connection failed", slog.String("peer", peer), slog.Any("error", err))
 	}
 }
 
-// add registers a connection, unless there are as many as may be.
-func (in *Ingress) add(c *conn) bool {
+// add registers a connection.
+func (in *Ingress) add(c *conn) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.cfg.MaxConns > 0 && len(in.conns) >= in.cfg.MaxConns {
-		return false
-	}
 	in.conns[c] = struct{}{}
 	in.serving.Add(1)
-	return true
 }
 
 func (in *Ingress) remove(c *conn) {

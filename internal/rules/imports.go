@@ -14,11 +14,11 @@ var layers = [][]string{
 	{"internal/arch", "internal/failpoint", "internal/invariants", "internal/testutil", "internal/rules", "internal/gateway/codec", "internal/metrics"},
 	{"seqlock", "internal/sys"},
 	{"ring", "shm", "internal/doorbell"},
-	{"internal/control", "internal/gateway", "internal/pump"},
+	{"internal/control", "internal/gateway/...", "internal/pump"},
 	{"internal/keeper"},
 	{"internal/keeper/keepertest"},
 	{"client", "broker"}, // which do not import each other: side by side
-	{"client/ingress"},
+	{"client/ingress", "client/egress"},
 	{"internal/chaos/...", "internal/demo/...", "internal/doctor/..."},
 	{"cmd/...", "bench/...", "examples/..."},
 }
