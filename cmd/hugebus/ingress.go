@@ -17,11 +17,11 @@ import (
 )
 
 type ingressFlags struct {
-	listen, topic, codec string
+	listenFlags
+	topic, codec         string
 	maxFrame             string
-	maxConns, lanes      int
+	lanes                int
 	idle, partial, drain time.Duration
-	metrics              string
 	wait                 string
 }
 
@@ -46,16 +46,14 @@ was left, and exits with 0. A second signal gives up what waits for room in a fu
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.ingress(cmd, f) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.listen, "listen", "", "address to listen on, as HOST:PORT")
+	f.add(flags)
 	flags.StringVar(&f.topic, "topic", "", "topic to publish to")
 	flags.StringVar(&f.codec, "codec", codec.Default, "how frames stand in the stream: "+strings.Join(codec.Names(), " or "))
 	flags.StringVar(&f.maxFrame, "max-frame", "", "largest payload of a frame (default, and at most: the topic's)")
-	flags.IntVar(&f.maxConns, "max-conns", 0, "connections that may be open (default 16384; negative: no limit)")
 	flags.IntVar(&f.lanes, "lanes", 0, "connections that are read at the same time, and publisher slots (default: processors, at most 8)")
 	flags.DurationVar(&f.idle, "idle-timeout", 0, "close a connection that sends nothing for this long (default: never)")
 	flags.DurationVar(&f.partial, "partial-timeout", 0, "close a connection that does not finish a frame in this time (default 1m; negative: never)")
 	flags.DurationVar(&f.drain, "drain-timeout", 0, "when stopping, wait for room in a full topic for this long at most (default: without end)")
-	flags.StringVar(&f.metrics, "metrics", "", "address for Prometheus (/metrics) and pprof (/debug/pprof/), as HOST:PORT; off if empty")
 	waitFlag(cmd, &f.wait, "while the topic is full")
 	completeCodec(cmd)
 	must(cmd.RegisterFlagCompletionFunc("topic", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -65,15 +63,16 @@ was left, and exits with 0. A second signal gives up what waits for room in a fu
 }
 
 // config is the flags as the gateway takes them.
-func (f ingressFlags) config(cmd *cobra.Command) (ingress.Config, client.Wait, error) {
+func (f *ingressFlags) config(cmd *cobra.Command) (ingress.Config, client.Wait, error) {
 	c := ingress.Config{
-		Listen: f.listen, Codec: f.codec, Lanes: f.lanes, MaxConns: f.maxConns,
+		Listen: f.listen, Codec: f.codec, Lanes: f.lanes, MaxConns: f.maxConns, MaxConnsPerAddr: f.maxPerAddr,
 		IdleTimeout: f.idle, PartialTimeout: f.partial, DrainTimeout: f.drain,
 	}
-	switch {
-	case f.listen == "":
-		return c, 0, usage(cmd, "--listen is missing: give HOST:PORT, such as 127.0.0.1:7070 (port 0 takes a free one)")
-	case f.topic == "":
+	var err error
+	if c.Socket, err = f.settings(cmd); err != nil {
+		return c, 0, err
+	}
+	if f.topic == "" {
 		return c, 0, usage(cmd, "--topic is missing: give the name of the topic to publish to")
 	}
 	if err := control.CheckTopicName(f.topic); err != nil {

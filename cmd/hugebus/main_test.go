@@ -218,12 +218,18 @@ func (w *world) into(name string, args ...string) (*process, string) {
 // ingress starts an ingress on a free port, and returns its address.
 func (w *world) ingress(args ...string) (*process, string) {
 	w.Helper()
-	p, file := w.into("ingress-"+strconv.Itoa(len(args)), append([]string{"ingress", "--listen", "127.0.0.1:0"}, args...)...)
+	return w.listening("ingress", args...)
+}
+
+// listening starts a command that listens, on a free port, and returns its address.
+func (w *world) listening(command string, args ...string) (*process, string) {
+	w.Helper()
+	p, file := w.into(command+"-"+strconv.Itoa(len(args)), append([]string{command, "--listen", "127.0.0.1:0"}, args...)...)
 	var address string
-	testutil.Eventually(w, "the ingress tells its address", func() bool {
+	testutil.Eventually(w, "the "+command+" tells its address", func() bool {
 		select {
 		case <-p.done:
-			w.Fatalf("the ingress ended: %s", p.err)
+			w.Fatalf("the %s ended: %s", command, p.err)
 		default:
 		}
 		address = w.read(file)

@@ -92,6 +92,15 @@ func wrongInputOfDaemons(w *world, long string) {
 	w.mistakes([]mistake{
 		{"ingress --topic a", 2, []string{"--listen is missing", "HOST:PORT"}},
 		{"ingress --listen :0", 2, []string{"--topic is missing"}},
+		{"egress --topic a", 2, []string{"--listen is missing", "unix:///PATH"}},
+		{"egress --listen :0", 2, []string{"--topic is missing"}},
+		{"egress --listen :0 --topic a/b", 2, []string{"--topic", `"a/b"`}},
+		{"egress --listen :0 --topic a --codec xml", 2, []string{`unknown codec "xml"`}},
+		{"egress --listen :0 --topic a --slow down", 2, []string{`--slow "down"`, "skip or close"}},
+		{"egress --listen :0 --topic a --from 64", 2, []string{`--from "64"`}},
+		{"egress --listen :0 --topic a --history 1KiB", 2, []string{"--history", "--from earliest"}},
+		{"egress --listen :0 --topic a --backlog -1", 2, []string{"--backlog is -1"}},
+		{"egress --listen :0 --topic a --tls-cert c", 1, []string{"--tls-key"}},
 		{"ingress --listen :0 --topic a/b", 2, []string{"--topic", `"a/b"`}},
 		{"ingress --listen :0 --topic a --codec xml", 2, []string{`unknown codec "xml"`, "len32, line"}},
 		{"ingress --listen :0 --topic a --max-frame x", 2, []string{"--max-frame"}},
@@ -193,7 +202,7 @@ func configuration(w *world) {
 }
 
 func help(w *world) {
-	for _, c := range []string{"", "broker", "topic", "topic create", "topic ls", "topic show", "topic rm", "pub", "sub", "ingress", "doctor", "demo", "shutdown"} {
+	for _, c := range []string{"", "broker", "topic", "topic create", "topic ls", "topic show", "topic rm", "pub", "sub", "ingress", "egress", "doctor", "demo", "shutdown"} {
 		got := w.ok(append(strings.Fields(c), "--help")...)
 		for _, want := range []string{"Usage:", "--socket"} {
 			if !strings.Contains(got, want) {
