@@ -107,6 +107,20 @@ func (c *catalogue) everything() []*topic {
 	return topics
 }
 
+// awaited is everything, with the topics that are being made, for which it waits.
+func (c *catalogue) awaited() []*topic {
+	c.mu.Lock()
+	var making []chan struct{}
+	for _, e := range c.entries {
+		making = append(making, e.made)
+	}
+	c.mu.Unlock()
+	for _, made := range making {
+		<-made
+	}
+	return c.everything()
+}
+
 // forget drops a removed topic whose memory is gone.
 func (c *catalogue) forget(t *topic) {
 	c.mu.Lock()

@@ -81,7 +81,7 @@ func (v *vault) do(fn func(context.Context, keeper.Store) error) error {
 	defer cancel()
 	err := fn(ctx, store)
 	switch {
-	case errors.Is(err, keeper.ErrLost), refilling && errors.Is(err, keeper.ErrNotFound):
+	case errors.Is(err, keeper.ErrLost), errors.Is(err, os.ErrClosed) && v.replaced(store), refilling && errors.Is(err, keeper.ErrNotFound):
 		return nil // refill comes to it
 	case errors.Is(err, keeper.ErrFull):
 		return control.Errorf(control.CodeQuota, "what must outlive the broker does not fit the keeper: %v", err)
@@ -149,6 +149,13 @@ func (v *vault) replace(s keeper.Store) {
 	defer v.mu.Unlock()
 	_ = v.store.Close() // it is lost
 	v.store, v.refilling = s, true
+}
+
+// replaced reports whether another store has taken the place of s.
+func (v *vault) replaced(s keeper.Store) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.store != nil && v.store != s
 }
 
 func (v *vault) refilled() {
@@ -222,10 +229,11 @@ func (b *Broker) guardStore() {
 	}
 }
 
-// refill puts everything into a new store.
+// refill puts everything into a new store. What a topic that is being made put into the one before is nowhere else: so it
+// waits for that.
 func (b *Broker) refill() error {
 	err := b.socket.keep(&b.vault)
-	for _, t := range b.topics.everything() {
+	for _, t := range b.topics.awaited() {
 		err = errors.Join(err, t.keep())
 	}
 	for _, h := range b.allHolders() {
