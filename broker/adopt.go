@@ -60,6 +60,11 @@ func (b *Broker) begin() (err error) {
 		return err
 	}
 	b.socket.listener, b.socket.activated = activated, activated != nil
+	if activated != nil {
+		if err := control.TakeListener(activated); err != nil {
+			return fmt.Errorf("take over the socket from systemd: %w", err)
+		}
+	}
 	var entries []keeper.Entry
 	if entries, err = b.loadStore(inherited); err != nil {
 		return err

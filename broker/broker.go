@@ -206,6 +206,7 @@ func (b *Broker) stop() {
 func (b *Broker) Close() error {
 	b.closeOnce.Do(func() {
 		b.stop()
+		b.announceEnd()
 		b.farewell()
 		if b.metrics != nil {
 			b.closeErr = ignoreClosed(b.metrics.Close())

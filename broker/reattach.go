@@ -170,3 +170,17 @@ func (b *Broker) announce() {
 		b.log.Warn("systemd does not hear that the broker is up", "error", err)
 	}
 }
+
+// announceEnd tells systemd, if there is one, that the broker stops.
+func (b *Broker) announceEnd() {
+	if b.config.Keeper.Mode != KeepBySystem {
+		return
+	}
+	what := "stops; what is attached goes on, and topics are kept for the next broker"
+	if b.forget.Load() {
+		what = "stops, with all topics"
+	}
+	if err := keeper.Stopping(what); err != nil {
+		b.log.Warn("systemd does not hear that the broker stops", "error", err)
+	}
+}

@@ -90,6 +90,10 @@ func (s *socket) adopt(e *keeper.Entry) bool {
 		_ = l.Close() // it is not used
 		return false
 	}
+	if err := control.TakeListener(u); err != nil {
+		_ = l.Close() // it is not used
+		return false
+	}
 	s.listener = u
 	return true
 }

@@ -332,6 +332,9 @@ func TestWaitForABroker(t *testing.T) {
 	if _, err := k.c.Lane(past, topic, client.PublisherOptions{}); !errors.Is(err, client.ErrBrokerUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("attach with a context that is over: %v", err)
 	}
+	if _, err := client.Dial(t.Context(), client.Options{Socket: k.socket}); !errors.Is(err, client.ErrBrokerUnavailable) || !strings.Contains(err.Error(), "has died") {
+		t.Errorf("who does not want to wait: %v", err)
+	}
 	got := make(chan error)
 	go func() {
 		l, err := k.c.Lane(t.Context(), topic, client.PublisherOptions{})
@@ -353,6 +356,14 @@ func TestWaitForABroker(t *testing.T) {
 		if err := <-c; err != nil {
 			t.Error(err)
 		}
+	}
+	// The new broker has taken the old one's socket: those who do not wait find it.
+	c, err := client.Dial(t.Context(), client.Options{Socket: k.socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

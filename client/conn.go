@@ -71,7 +71,7 @@ func (c *connection) dial(ctx context.Context) error {
 	}
 	bounded, stop := c.boundDial(ctx)
 	defer stop()
-	conn, theirs, err := c.open(bounded)
+	conn, theirs, err := c.open(bounded, !c.mayWait(ctx))
 	if err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
 			err = unavailable(fmt.Errorf("nobody answers on %s: is a broker started there?", c.socket))
@@ -84,53 +84,6 @@ func (c *connection) dial(ctx context.Context) error {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	go c.run()
 	return nil
-}
-
-// helloPatience is how long Dial waits for a hello when its context sets no bound. A
-// keeper may hold a socket that no broker serves at the moment.
-const helloPatience = 10 * time.Second
-
-func (c *connection) boundDial(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok || c.wait < 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, max(c.wait, helloPatience))
-}
-
-// open makes a connection and says hello.
-func (c *connection) open(ctx context.Context) (*control.Conn, control.Hello, error) {
-	conn, err := control.Dial(ctx, c.socket)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, control.Hello{}, ctx.Err()
-		}
-		return nil, control.Hello{}, unavailable(err)
-	}
-	theirs, err := greet(ctx, conn, c.hello)
-	if err != nil {
-		return nil, theirs, errors.Join(err, conn.Close())
-	}
-	return conn, theirs, nil
-}
-
-// unavailable wraps a cause as ErrBrokerUnavailable.
-func unavailable(cause error) error { return fmt.Errorf("%w: %w", ErrBrokerUnavailable, cause) }
-
-// greet says hello, within ctx.
-func greet(ctx context.Context, conn *control.Conn, mine control.Hello) (control.Hello, error) {
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
-	theirs, err := conn.SayHello(mine)
-	stop()
-	var refused *control.Error
-	switch {
-	case errors.As(err, &refused):
-		return theirs, fmt.Errorf("client: %w", err)
-	case ctx.Err() != nil:
-		return theirs, ctx.Err()
-	case err != nil:
-		return theirs, unavailable(err)
-	}
-	return theirs, nil
 }
 
 // run reads, and connects again when the connection ends, until close.

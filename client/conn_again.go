@@ -124,7 +124,7 @@ func (c *connection) tellLater() {
 
 // resume makes a connection and takes what is attached there.
 func (c *connection) resume() (*control.Conn, error) {
-	conn, theirs, err := c.open(c.ctx)
+	conn, theirs, err := c.open(c.ctx, false)
 	if err != nil {
 		return nil, err
 	}

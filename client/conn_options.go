@@ -28,7 +28,7 @@ type Options struct {
 	// WaitForBroker is how long calls that need a broker wait for one that is away, if their
 	// context has no deadline: 0 not at all (ErrBrokerUnavailable), negative for as long as the
 	// context says. A context with a deadline bounds the wait in every case. Dial waits only for a
-	// broker whose socket is there.
+	// broker whose socket is there: systemd, or a keeper, holds it.
 	WaitForBroker time.Duration
 }
 

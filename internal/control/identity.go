@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/user"
 	"slices"
@@ -76,6 +77,32 @@ func (c *Conn) PeerExited(d time.Duration) (exited, known bool) {
 		return err
 	})
 	return exited, known
+}
+
+// PeerDied reports whether the process at the other end has ended, without waiting. known is false
+// on kernels that cannot tell. A keeper can hold a socket in whose queue a connection waits while
+// no broker lives.
+func (c *Conn) PeerDied() (died, known bool) {
+	// Without a descriptor there is nothing to be known.
+	_ = c.control(func(fd int) error {
+		died, known = sys.PeerDied(fd)
+		return nil
+	})
+	return died, known
+}
+
+// TakeListener makes this process the peer of those who connect to a listening socket that another
+// process has made.
+func TakeListener(l *net.UnixListener) error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := raw.Control(func(fd uintptr) { inner = sys.Listen(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
 }
 
 // PeerProcess is a pidfd of the process at the other end, which tells for certain when that

@@ -31,7 +31,7 @@ func unit(t *testing.T, name string) map[string]string {
 func TestUnitFiles(t *testing.T) {
 	service, socket := unit(t, "hugebus.service"), unit(t, "hugebus.socket")
 	for key, want := range map[string]string{
-		"Type": "notify", "NotifyAccess": "main", "FileDescriptorStorePreserve": "yes", "Restart": "always", "StartLimitIntervalSec": "0",
+		"Type": "notify", "NotifyAccess": "main", "FileDescriptorStorePreserve": "yes", "Restart": "on-failure", "StartLimitIntervalSec": "0",
 		"Environment": storeEnv + "=" + service["FileDescriptorStoreMax"], "LimitMEMLOCK": "infinity", "RuntimeDirectoryPreserve": "yes",
 		"Requires": ListenerName,
 	} {

@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -28,4 +29,26 @@ func PeerPIDFD(fd int) (int, error) {
 		return -1, os.NewSyscallError("getsockopt SO_PEERPIDFD", err)
 	}
 	return pidfd, nil
+}
+
+// PeerDied reports whether the process at the other end of the Unix socket fd has ended. known is false where the kernel
+// cannot tell (before 6.5). For one that connected, the other end is the process that called Listen last.
+func PeerDied(fd int) (died, known bool) {
+	pidfd, err := PeerPIDFD(fd)
+	switch {
+	case err == nil:
+		defer CloseFD(pidfd)
+		died, err = Exited(pidfd, 0)
+		return died, err == nil
+	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENODATA):
+		return true, true
+	}
+	return false, false
+}
+
+// Listen makes the calling process the one that those who connect to the socket fd see as their peer, also when it
+// listens already: a listening socket that outlived its process. The queue is as long as net.core.somaxconn allows.
+func Listen(fd int) error {
+	const longest = 1 << 16
+	return os.NewSyscallError("listen", unix.Listen(fd, longest))
 }
