@@ -59,12 +59,15 @@ func (t *topic) attach(a *attachment, r control.AttachRequest) error {
 	if err != nil {
 		return err
 	}
-	t.attached()
+	t.attached(a)
 	return nil
 }
 
-// attached counts a new attachment. The caller holds mu.
-func (t *topic) attached() {
+// attached counts a new attachment. The caller holds mu, and has held it since a got its slot:
+// so the ids of those who had a slot one after the other grow, and of two records that name it
+// the later one is right (docs/model/adopt.pml, IDFIRST).
+func (t *topic) attached(a *attachment) {
+	a.id = t.broker.lastAttachment.Add(1)
 	t.users++
 	t.publishState()
 	t.checkCursors()

@@ -169,7 +169,7 @@ func (t *topic) admitMember(a *attachment, g *group) error {
 	g.stopLinger()
 	a.slot, a.group = slot, g
 	t.subscribers[slot], g.members[a.member] = a, a
-	t.attached()
+	t.attached(a)
 	return nil
 }
 

@@ -155,7 +155,7 @@ func (s *session) attach(r control.AttachRequest) (outcome, error) {
 		return outcome{}, err
 	}
 	a := &attachment{
-		id: s.broker.lastAttachment.Add(1), topic: t, holder: s.holder, who: s.who, kind: r.Kind, name: r.Name, since: time.Now(),
+		topic: t, holder: s.holder, who: s.who, kind: r.Kind, name: r.Name, since: time.Now(),
 	}
 	pick(&a.name, s.name)
 	if err := s.hold(a, r); err != nil {

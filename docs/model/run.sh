@@ -66,6 +66,25 @@ group-redeliver  ci   assertion  -DN=2 -DF=2 -DE=1 -DREFUSE -DNOGATE -DFREEFIRST
 group-redeliver  ci   assertion  -DN=2 -DF=2 -DE=1 -DREFUSE -DNOGATE -DBITLESS
 group-redeliver  ci   assertion  -DN=2 -DF=2 -DE=1 -DREFUSE -DNOGATE -DBITLAST
 
+adopt            ci   holds      -DDEATHS=1
+adopt            ci   holds      -DC=1 -DDEATHS=2 -DROUNDS=2 -DSTOP
+adopt            ci   holds      -DC=1 -DDEATHS=2 -DROUNDS=2 -DSTOP -DTOPIC
+adopt            big  holds      -DDEATHS=1 -DSTOP
+adopt            big  holds      -DDEATHS=1 -DTOPIC
+adopt            ci   assertion  -DDEATHS=1 -DREPLYFIRST
+adopt            ci   assertion  -DDEATHS=1 -DSWEEPFIRST
+adopt            ci   assertion  -DDEATHS=1 -DEARLIERWINS
+adopt            ci   assertion  -DDEATHS=1 -DIDFIRST
+adopt            ci   assertion  -DDEATHS=1 -DNOSECRET
+adopt            ci   assertion  -DDEATHS=1 -DGRACE
+adopt            ci   assertion  -DDEATHS=1 -DKEEPREST
+adopt            ci   assertion  -DDEATHS=1 -DUNTOLD
+adopt            ci   deadlock   -DC=1 -DDEATHS=1 -DNOSWEEP
+adopt            ci   deadlock   -DC=1 -DDEATHS=1 -DSTOP -DSTOPEARLY
+adopt            ci   assertion  -DC=1 -DDEATHS=2 -DTOPIC -DMADEFIRST
+adopt            ci   assertion  -DC=1 -DDEATHS=2 -DTOPIC -DGONEFIRST
+adopt            ci   assertion  -DDEATHS=1 -DTOPIC -DDROPPED
+
 sleep            ci   holds      -DNP=2 -DNS=1 -DF=3
 sleep            ci   holds      -DNP=1 -DNS=2 -DF=2 -DEXCLUSIVE
 sleep            ci   holds      -DNP=2 -DNS=2 -DF=2 -DFENCED
