@@ -72,12 +72,12 @@ func (j *joiner) visit() error {
 	case client.Lossy:
 		missing = MissAny
 	}
-	at := client.Position(0)
+	resumes, at := false, client.Position(0)
 	switch n := j.random.IntN(3); {
 	case n == 0:
 		o.Start = client.Earliest()
 	case n == 1 && j.joins > 0:
-		at = j.left
+		resumes, at = true, j.left
 		o.Start = client.At(at)
 		if missing == MissNothing {
 			missing = MissAtStart
@@ -92,7 +92,7 @@ func (j *joiner) visit() error {
 		return j.control.unlessStopped(err)
 	}
 	j.joins++
-	if at == 0 {
+	if !resumes {
 		at = s.Position()
 	}
 	j.from, j.sub = s, s
