@@ -3,6 +3,7 @@ package broker
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/failpoint"
+	"github.com/hugebus/hugebus/internal/keeper"
 	"github.com/hugebus/hugebus/internal/sys"
 )
 
@@ -109,7 +111,11 @@ func (h *holder) keep() error {
 		return nil
 	}
 	if h.kept {
-		return v.update(h.key, h.record())
+		err := v.update(h.key, h.record())
+		if !errors.Is(err, keeper.ErrNotFound) {
+			return err
+		}
+		// A new store, and refill has not come to us. It must know now: the topic may be there already.
 	}
 	if err := h.identify(); err != nil {
 		return err

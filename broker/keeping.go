@@ -72,7 +72,7 @@ func (v *vault) keeps() bool {
 // do calls fn with the store, if there is one.
 func (v *vault) do(fn func(context.Context, keeper.Store) error) error {
 	v.mu.Lock()
-	store, refilling := v.store, v.refilling
+	store := v.store
 	v.mu.Unlock()
 	if store == nil {
 		return nil
@@ -81,7 +81,7 @@ func (v *vault) do(fn func(context.Context, keeper.Store) error) error {
 	defer cancel()
 	err := fn(ctx, store)
 	switch {
-	case errors.Is(err, keeper.ErrLost), errors.Is(err, os.ErrClosed) && v.replaced(store), refilling && errors.Is(err, keeper.ErrNotFound):
+	case errors.Is(err, keeper.ErrLost), errors.Is(err, os.ErrClosed) && v.replaced(store):
 		return nil // refill comes to it
 	case errors.Is(err, keeper.ErrFull):
 		return control.Errorf(control.CodeQuota, "what must outlive the broker does not fit the keeper: %v", err)
@@ -99,6 +99,7 @@ func (v *vault) put(key string, record any, files ...*os.File) error {
 	})
 }
 
+// update changes an entry. keeper.ErrNotFound: the store is new, and refill has not come to it.
 func (v *vault) update(key string, record any) error {
 	return v.do(func(ctx context.Context, s keeper.Store) error {
 		data, err := json.Marshal(record)
@@ -156,6 +157,12 @@ func (v *vault) replaced(s keeper.Store) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.store != nil && v.store != s
+}
+
+func (v *vault) isRefilling() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.refilling
 }
 
 func (v *vault) refilled() {
@@ -229,15 +236,20 @@ func (b *Broker) guardStore() {
 	}
 }
 
-// refill puts everything into a new store. What a topic that is being made put into the one before is nowhere else: so it
-// waits for that.
+// refill puts everything into a new store: clients first, and topics only when all clients are there. If this broker dies in
+// between, the next one must not find a topic without who is attached to it, or it would repair the open claims of the
+// living; without a topic it knows nothing of their memory, and leaves it alone. What a topic that is being made put
+// into the store before is nowhere else: so refill waits for it.
 func (b *Broker) refill() error {
 	err := b.socket.keep(&b.vault)
-	for _, t := range b.topics.awaited() {
-		err = errors.Join(err, t.keep())
-	}
 	for _, h := range b.allHolders() {
 		err = errors.Join(err, h.keepAgain())
+	}
+	if err != nil {
+		return err
+	}
+	for _, t := range b.topics.awaited() {
+		err = errors.Join(err, t.keep())
 	}
 	return err
 }

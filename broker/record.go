@@ -2,12 +2,14 @@ package broker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/keeper"
 )
 
 // Records are what the store has beside descriptors, as JSON. Another release may read
@@ -108,7 +110,14 @@ func (t *topic) keep() error {
 }
 
 // keepChange brings t's record up to date. The caller holds mu.
-func (t *topic) keepChange() error { return t.broker.vault.update(t.key(), t.record()) }
+func (t *topic) keepChange() error {
+	v := &t.broker.vault
+	err := v.update(t.key(), t.record())
+	if errors.Is(err, keeper.ErrNotFound) && v.isRefilling() {
+		return nil // refill comes to it, when mu is free
+	}
+	return err
+}
 
 // record is an attachment as it is kept.
 func (a *attachment) record(leaving bool) attachmentRecord {

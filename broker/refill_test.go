@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/hugebus/hugebus/internal/keeper"
@@ -83,5 +84,73 @@ func TestRefillWaitsForTopicsThatAreMade(t *testing.T) {
 	}
 	if err := <-made; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A recordingStore notes in which order entries are put.
+type recordingStore struct {
+	keeper.Store
+	keys []string
+	fail string // entries of this kind do not fit
+}
+
+func (s *recordingStore) Put(ctx context.Context, key string, data []byte, files []*os.File) error {
+	s.keys = append(s.keys, kindOf(key))
+	if s.fail != "" && kindOf(key) == s.fail {
+		return keeper.ErrFull
+	}
+	return s.Store.Put(ctx, key, data, files)
+}
+
+// TestRefillPutsClientsFirst: a broker that finds a topic without the clients on it takes what they hold for that of dead
+// ones, and repairs the open claims of living publishers. If this broker dies in the middle of a refill the next one
+// must rather find clients without their topics.
+func TestRefillPutsClientsFirst(t *testing.T) {
+	s := start(t, kept(t))
+	p, _ := s.secretive(t)
+	p.create("orders", small)
+	p.publisher("orders")
+	for fail, want := range map[string][]string{"": {"socket", "client", "topic"}, "client": {"socket", "client"}} {
+		s.vault.mu.Lock()
+		store := s.vault.store
+		r := &recordingStore{Store: store, fail: fail}
+		s.vault.store = r
+		s.vault.mu.Unlock()
+		if err := s.refill(); (err != nil) != (fail != "") {
+			t.Errorf("refill where %q does not fit: %v", fail, err)
+		}
+		s.vault.mu.Lock()
+		s.vault.store = store
+		s.vault.mu.Unlock()
+		if !slices.Equal(r.keys, want) {
+			t.Errorf("refill where %q does not fit puts %q, want %q", fail, r.keys, want)
+		}
+	}
+}
+
+// Update finds nothing: the store is new.
+func (s *emptyStore) Update(context.Context, string, []byte) error { return keeper.ErrNotFound }
+
+type emptyStore struct{ recordingStore }
+
+// TestAttachDuringARefill: a client that refill has not come to yet attaches to a topic that is in the new store already. The
+// next broker must know of both.
+func TestAttachDuringARefill(t *testing.T) {
+	s := start(t, kept(t))
+	p, _ := s.secretive(t)
+	p.create("orders", small)
+	p.publisher("orders")
+	s.vault.mu.Lock()
+	store := s.vault.store
+	r := &emptyStore{recordingStore{Store: store}}
+	s.vault.store, s.vault.refilling = r, true
+	s.vault.mu.Unlock()
+	p.create("trades", small)
+	p.publisher("trades")
+	s.vault.mu.Lock()
+	s.vault.store, s.vault.refilling = store, false
+	s.vault.mu.Unlock()
+	if want := []string{"topic", "client"}; !slices.Equal(r.keys, want) {
+		t.Errorf("%q were put, want %q", r.keys, want)
 	}
 }
