@@ -64,7 +64,8 @@ type director struct {
 	calm     bool // nothing more is done to anybody
 
 	keeperKilled time.Time
-	keeperHeld   census // of the keeper, before
+	refilled     time.Time // when the next one had everything
+	keeperHeld   census    // of the keeper, before
 }
 
 // Run runs a siege. The result is there with an error too. The error is what went wrong with the run itself; a violation is in the
@@ -162,7 +163,7 @@ func (d *director) due() error {
 // may reports whether chance may do that to b now.
 func (d *director) may(b *berth, what string) bool {
 	switch {
-	case !b.alive() || b.kind == kindBroker && (!b.ready || time.Since(b.since) < time.Second || time.Since(d.keeperKilled) < refill):
+	case !b.alive() || b.kind == kindBroker && (!b.ready || time.Since(b.since) < time.Second || d.keeperKilled.After(d.refilled)):
 		return false
 	case what == doStop && b.arena != nil && b.arena.name == quiet:
 		// Seldom, or nobody could tell who sleeps too long.
@@ -324,6 +325,8 @@ func (d *director) hear(e event) error {
 		if b.kind == kindIngress {
 			b.feed = feedTo(rest, b.arena, b.arena.number, uint64(e.p.pid()), d.events)
 		}
+	case "refilled":
+		d.refilled = time.Now()
 	case "error":
 		return fmt.Errorf("%s: %s", b.name, rest)
 	}

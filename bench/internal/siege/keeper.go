@@ -16,9 +16,9 @@ const keeperName = "keeper"
 // kindKeeper counts it.
 const kindKeeper = "keeper"
 
-// refill is how long the broker is spared when its keeper was killed. When both die before the next keeper has everything, the topics
-// are gone: docs/keeper.md says so.
-const refill = 5 * time.Second
+// keeperLife is how long a keeper lives at least. When it was killed the broker is spared until the next one has everything: when
+// both die before, the topics are gone (docs/keeper.md).
+const keeperLife = 10 * time.Second
 
 // keeperPid is the keeper's process, or 0. Its lock file says which it is.
 func (d *director) keeperPid() int {
@@ -40,7 +40,7 @@ func (d *director) keeperPid() int {
 // mayKillKeeper reports whether the broker will live until the next keeper has everything.
 func (d *director) mayKillKeeper() bool {
 	b := d.broker
-	return b.alive() && b.ready && len(b.armed) == 0 && time.Since(b.since) > time.Second && time.Since(d.keeperKilled) > 2*refill
+	return b.alive() && b.ready && len(b.armed) == 0 && time.Since(b.since) > time.Second && !d.keeperKilled.After(d.refilled) && time.Since(d.keeperKilled) > keeperLife
 }
 
 // killKeeper kills it.

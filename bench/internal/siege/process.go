@@ -113,6 +113,9 @@ func (p *process) watch(b *berth, outR, errR *os.File, log io.Writer, events cha
 		for lines := bufio.NewScanner(errR); lines.Scan(); {
 			p.last.add(lines.Text())
 			fmt.Fprintln(log, lines.Text())
+			if b.kind == kindBroker && strings.Contains(lines.Text(), "another keeper has everything") {
+				events <- event{berth: b, p: p, line: "refilled"}
+			}
 			if point, ok := strings.CutPrefix(lines.Text(), "failpoint "); ok {
 				events <- event{berth: b, p: p, point: point}
 			}

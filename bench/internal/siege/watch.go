@@ -25,6 +25,9 @@ func (d *director) watch() error {
 			return err
 		}
 	}
+	if d.keeperKilled.After(d.refilled) && time.Since(d.keeperKilled) > d.o.Watchdog && !d.broker.stopped {
+		return fmt.Errorf("the broker has not filled another keeper within %v", d.o.Watchdog)
+	}
 	for _, b := range d.crew.all {
 		if err := d.stands(b); err != nil {
 			return err
