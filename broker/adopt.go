@@ -212,12 +212,16 @@ func closeFiles(files []*os.File) {
 
 // join attaches to the ring and the doorbells of an adopted topic, and takes in its groups.
 func (t *topic) join(files []*os.File, r topicRecord) (err error) {
-	if t.ring, err = ring.Attach(ring.Memory{
+	var restored bool
+	if t.ring, restored, err = ring.Adopt(ring.Memory{
 		Ctl:     t.segments[control.FileCtl].Bytes(),
 		Cursors: t.segments[control.FileCursors].Bytes(),
 		Data:    t.data().Bytes(),
 	}); err != nil {
 		return err
+	}
+	if restored {
+		t.violated("header of shared memory was written over: it is restored")
 	}
 	c := t.ring.Config()
 	if fmt.Sprintf("%x", c.TopicID) != r.ID || c.Publishers != len(t.publishers) || c.Subscribers != len(t.subscribers) || c.Groups != len(t.groups) {
@@ -292,7 +296,7 @@ func (t *topic) resume(h *holder, r attachmentRecord) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := &attachment{
-		id: r.ID, topic: t, holder: h, who: h.who, kind: r.Kind, name: r.Name, slot: r.Slot, since: r.Since, evictAfter: r.EvictAfter,
+		id: r.ID, topic: t, holder: h, who: h.who, kind: r.Kind, name: r.Name, slot: r.Slot, since: r.Since, evictAfter: r.EvictAfter, policy: r.Policy,
 	}
 	slots := t.subscribers
 	if a.kind == control.KindPublisher {
@@ -309,6 +313,10 @@ func (t *topic) resume(h *holder, r attachmentRecord) bool {
 	case control.KindMember:
 		if !t.resumeMember(a, r) {
 			return false
+		}
+	default:
+		if s, err := t.ring.SubscriberState(r.Slot); err == nil && a.policy == 0 {
+			a.policy = s.Policy // recorded by a release that did not say
 		}
 	}
 	slots[r.Slot] = a
@@ -344,7 +352,7 @@ func (t *topic) settleIn() {
 	if t.closed {
 		return
 	}
-	t.checkCursors()
+	t.audit()
 	for _, a := range t.subscribers {
 		if a != nil && a.evictAfter > 0 {
 			t.watchStalls()

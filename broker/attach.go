@@ -25,6 +25,8 @@ type attachment struct {
 	since  time.Time
 	// evictAfter is the bound on standing still that a subscriber asked for.
 	evictAfter time.Duration
+	policy     ring.Policy // subscribers only
+	expelled   string      // why its slot does nothing any more; guarded by topic.mu
 	died       bool        // set when it goes
 	revoked    atomic.Bool // it goes because its claim was taken away
 	repaired   uint64      // bytes that its repair skipped
@@ -70,7 +72,7 @@ func (t *topic) attached(a *attachment) {
 	a.id = t.broker.lastAttachment.Add(1)
 	t.users++
 	t.publishState()
-	t.checkCursors()
+	t.audit()
 	select {
 	case t.broker.somethingAttached <- struct{}{}:
 	default: // it will look anyway
@@ -113,7 +115,7 @@ func (t *topic) admitSubscriber(a *attachment, r control.AttachRequest) error {
 		}
 		return err
 	}
-	a.slot, a.evictAfter, t.subscribers[slot] = slot, config.EvictAfter, a
+	a.slot, a.policy, a.evictAfter, t.subscribers[slot] = slot, config.Policy, config.EvictAfter, a
 	if a.evictAfter > 0 {
 		t.watchStalls()
 	}

@@ -262,22 +262,6 @@ func TestStalledSubscriberIsEvictedInTime(t *testing.T) {
 	})
 }
 
-func TestImpossibleCursorIsLoggedOnce(t *testing.T) {
-	s := start(t, Config{})
-	p := s.connect(t)
-	p.create("orders", small)
-	v, _ := p.subscriber("orders")
-	// The cursor is the first word of the subscriber's slot; see docs/layout.md.
-	putWord(v.segments[control.FileCursors].Bytes(), 1024+128*v.Slot, 1<<40)
-	for range 3 {
-		if n := p.show("orders").Violations; n != 1 {
-			t.Errorf("%d violations, want 1", n)
-		}
-	}
-	s.log.await(t, "impossible cursor")
-	s.log.await(t, fmt.Sprintf("pid=%d", os.Getpid()))
-}
-
 func TestHostileSlotStateKeepsNobodyOut(t *testing.T) {
 	s := start(t, Config{})
 	p := s.connect(t)

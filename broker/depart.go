@@ -42,7 +42,7 @@ func (t *topic) depart(gone []*attachment, died bool) {
 // afterDepartures tells everybody. The caller holds mu, and the topic may be closed when
 // it returns.
 func (t *topic) afterDepartures() {
-	t.checkCursors()
+	t.audit()
 	t.publishState()
 	t.wake()
 	t.closeIfUnused()

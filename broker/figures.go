@@ -75,6 +75,7 @@ var (
 	descLetters    = desc("dead_letters_total", "Frames that were moved to the dead-letter topic.", "topic")
 	descEvictions  = desc("stall_evictions_total", "Subscribers that were evicted because they stood still.", "topic")
 	descViolation  = desc("violations_total", "Impossible values that were found in shared memory.", "topic")
+	descExpulsion  = desc("expulsions_total", "Subscribers and members that were expelled for impossible words in shared memory.", "topic")
 	descMissed     = desc("missed_wakeups_total", "Bounded sleeps that ended with a frame already there.", "topic")
 	descPending    = desc("pending_repairs", "Departed publishers and members that wait for repair.", "topic")
 	descStuck      = desc("stuck_claims", "Living publishers that hold a claim for longer than stuck_claim.", "topic")
@@ -95,7 +96,7 @@ var (
 	descBadHellos = desc("hello_refusals_total", "Connections that were refused, by error code.", "code")
 	allDescs      = []*prometheus.Desc{
 		descTopics, descClients, descAttachments, descGroups, descMemory, descBooked, descPublished, descFrames, descRepairs,
-		descRepaired, descRedeliver, descLetters, descEvictions, descViolation, descMissed, descPending, descStuck, descStuckTotal, descStuckFor, descRevoked, descPublisher,
+		descRepaired, descRedeliver, descLetters, descEvictions, descViolation, descExpulsion, descMissed, descPending, descStuck, descStuckTotal, descStuckFor, descRevoked, descPublisher,
 		descSubFrames, descLag, descGaps, descGroupLag, descAttaches, descDeaths, descMalformed, descRefused, descQuota, descBadHellos,
 	}
 )

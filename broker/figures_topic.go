@@ -30,6 +30,7 @@ func (t *topic) collect(m *metrics, pages map[string]int64) {
 	m.counter(descRepaired, t.counts.repairedBytes, t.name)
 	m.counter(descLetters, t.counts.deadLetters, t.name)
 	m.counter(descEvictions, t.counts.evictions, t.name)
+	m.counter(descExpulsion, t.counts.expulsions, t.name)
 	m.counter(descViolation, t.counts.violations, t.name)
 	m.gauge(descStuck, float64(len(t.stuck.held)), t.name)
 	m.counter(descStuckTotal, t.counts.stuck, t.name)

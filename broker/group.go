@@ -19,6 +19,7 @@ type group struct {
 	linger  *time.Timer // runs while it has no members
 	closes  time.Time   // when linger ends
 	clean   bool        // nobody died since it had its first member
+	broken  bool        // its words in shared memory were written over: it ends with its last member
 }
 
 func (g *group) stopLinger() {
@@ -52,6 +53,9 @@ func (t *topic) attachMember(a *attachment, r control.AttachRequest) error {
 		}
 		g := t.group(r.Group)
 		switch {
+		case g != nil && g.broken:
+			return control.Errorf(control.CodeBusy, "topic %q: what group %q had in shared memory was written over; it ends when its %d members have left, and then begins anew",
+				t.name, g.name, len(g.members))
 		case g == nil:
 			if g, err = t.openGroup(r.Group, start); err != nil {
 				return err
@@ -208,7 +212,7 @@ func (t *topic) afterLeaving(g *group) {
 	}
 	linger := t.broker.config.GroupLinger
 	state, err := t.ring.GroupState(g.index)
-	if err == nil && g.clean && state.Orphans == 0 || linger < 0 {
+	if err == nil && g.clean && state.Orphans == 0 || linger < 0 || g.broken {
 		t.closeGroup(g)
 		return
 	}

@@ -39,7 +39,7 @@ func (t *topic) info() control.TopicInfo {
 		PublisherCount: count(t.publishers), SubscriberCount: count(t.subscribers), GroupCount: count(t.groups),
 		Repairs: t.counts.repairs, RepairedBytes: t.counts.repairedBytes,
 		DeadLetters: t.counts.deadLetters, Violations: t.counts.violations,
-		StuckClaims: len(t.stuck.held), RevokedClaims: t.counts.revoked,
+		Expulsions: t.counts.expulsions, StuckClaims: len(t.stuck.held), RevokedClaims: t.counts.revoked,
 	}
 	for _, s := range t.segments {
 		info.MemoryBytes += s.Size()
@@ -105,7 +105,7 @@ func (t *topic) describe(after string, rates bool) (outcome, error) {
 		return outcome{}, notFound(t.name)
 	}
 	t.watchClaims(time.Now())
-	t.checkCursors()
+	t.audit()
 	p := page{t: t, from: from, before: before, rates: rates, now: time.Now()}
 	return p.reply()
 }
@@ -284,7 +284,7 @@ func (t *topic) subscriberInfo(a *attachment) control.AttachmentInfo {
 		return info
 	}
 	info.Position, info.LagBytes, info.Frames = uint64(s.Position), int64(s.Lag), s.Frames
-	info.Gaps, info.GapBytes, info.Evicted = s.Gaps, s.GapBytes, s.Evicted
+	info.Gaps, info.GapBytes, info.Evicted, info.Expelled = s.Gaps, s.GapBytes, s.Evicted, a.expelled
 	if a.group == nil {
 		info.Policy, info.Joining = s.Policy.String(), !s.Joined
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/keeper"
+	"github.com/hugebus/hugebus/ring"
 )
 
 // Records are what the store has beside descriptors, as JSON. Another release may read
@@ -65,6 +66,7 @@ type attachmentRecord struct {
 	Member     int           `json:"member,omitempty"`
 	Since      time.Time     `json:"since"`
 	EvictAfter time.Duration `json:"evict_after_ns,omitempty"`
+	Policy     ring.Policy   `json:"policy,omitempty"`
 	// Leaving says that the client has given it up, and that the slot is not free yet.
 	Leaving bool `json:"leaving,omitempty"`
 }
@@ -123,7 +125,7 @@ func (t *topic) keepChange() error {
 func (a *attachment) record(leaving bool) attachmentRecord {
 	r := attachmentRecord{
 		ID: a.id, TopicID: a.topic.id, Kind: a.kind, Name: a.name, Slot: a.slot, Member: a.member,
-		Since: a.since, EvictAfter: a.evictAfter, Leaving: leaving,
+		Since: a.since, EvictAfter: a.evictAfter, Policy: a.policy, Leaving: leaving,
 	}
 	if a.group != nil {
 		r.Group = a.group.index

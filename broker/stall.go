@@ -39,7 +39,7 @@ func (t *topic) watchStalls() {
 		}
 	}
 	if len(evicted) > 0 {
-		t.checkCursors()
+		t.audit()
 		t.wake()
 	}
 	if next.IsZero() {

@@ -60,7 +60,7 @@ func (t *topic) look(now time.Time) bool {
 		return false
 	}
 	t.watchClaims(now)
-	t.checkCursors()
+	t.audit()
 	return count(t.publishers)+count(t.subscribers) > 0
 }
 

@@ -46,7 +46,7 @@ type topic struct {
 	pending     []*attachment // gone, but not yet repaired or reaped
 	letters     *ring.Publisher
 	counts      counts
-	reported    map[violation]struct{}
+	alarm       alarm
 }
 
 // counts are a topic's figures that no slot keeps.
@@ -57,6 +57,7 @@ type counts struct {
 	stuck                  uint64 // claims that were held for too long
 	revoked                uint64 // of those, taken away by an operator
 	violations             uint64
+	expulsions             uint64
 	redelivered            uint64 // by groups that were closed
 	missed                 uint64 // by subscribers that left
 	frames                 uint64 // by publishers that left
@@ -66,7 +67,7 @@ type counts struct {
 func blankTopic(b *Broker, name string, o TopicOptions, owner uint32, bytes int64) *topic {
 	return &topic{
 		broker: b, log: b.log.With("topic", name), name: name, owner: owner, booked: bytes,
-		created: time.Now(), options: o, reported: map[violation]struct{}{},
+		created: time.Now(), options: o,
 		publishers: make([]*attachment, o.Publishers), subscribers: make([]*attachment, o.Subscribers),
 		groups: make([]*group, o.Groups),
 	}
@@ -266,31 +267,5 @@ func (t *topic) release() {
 	}
 	if err := errors.Join(errs...); err != nil {
 		t.log.Error("cannot give a topic's memory back", "error", err)
-	}
-}
-
-// violation tells impossible cursors apart, so that each is reported once.
-type violation struct {
-	slot, group int
-	value       ring.Position
-}
-
-// checkCursors logs and counts cursors that no correct subscriber writes.
-func (t *topic) checkCursors() {
-	for _, v := range t.ring.CheckCursors() {
-		key := violation{slot: v.Slot, group: v.Group, value: v.Value}
-		if _, known := t.reported[key]; known {
-			continue
-		}
-		if len(t.reported) > 1000 { // a hostile one could make us remember for ever
-			clear(t.reported)
-		}
-		t.reported[key] = struct{}{}
-		t.counts.violations++
-		culprit := []any{"slot", v.Slot, "group", v.Group, "value", uint64(v.Value), "why", v.Why}
-		if v.Slot >= 0 && v.Slot < len(t.subscribers) && t.subscribers[v.Slot] != nil {
-			culprit = append(culprit, t.subscribers[v.Slot].logged()...)
-		}
-		t.log.Warn("impossible cursor in shared memory", culprit...)
 	}
 }

@@ -34,7 +34,7 @@ type attachment struct {
 	mem    *mapping
 	id     uint64
 	once   sync.Once
-	ended  atomic.Uint32 // notEnded, endedByRemoval, endedByBroker or endedByOperator
+	ended  atomic.Uint32 // notEnded or one of the others
 
 	topic           string
 	kind            control.Kind
@@ -163,6 +163,7 @@ const (
 	endedByBroker  // its slot may be somebody else's
 	// An operator took its claim away. Its slot may be somebody else's.
 	endedByOperator
+	endedByExpulsion // what stands in its slot was impossible
 )
 
 // over reports whether the attachment has ended. It is cheap. Sleepers are woken when it
@@ -182,6 +183,8 @@ func (a *attachment) why() error {
 		return ErrDetached
 	case endedByOperator:
 		return ErrClaimRevoked
+	case endedByExpulsion:
+		return ErrExpelled
 	}
 	return ErrTopicRemoved
 }

@@ -109,6 +109,13 @@ func (c *Client) event(m control.Message) {
 			return
 		}
 		c.log.Info("hugebus: the broker stops; what is attached goes on without it", "message", stop.Message)
+	case control.EventExpelled:
+		var e control.Expelled
+		if err := m.Decode(&e); err != nil {
+			c.log.Warn("hugebus: bad event from the broker", "event", m.Event, "error", err)
+			return
+		}
+		c.markExpelled(e)
 	case control.EventRevoke:
 		var r control.Revoke
 		if err := m.Decode(&r); err != nil {
@@ -155,6 +162,18 @@ func (c *Client) markDetached(ids []uint64) {
 	for a := range c.attached {
 		if gone[a.id] {
 			a.detach()
+		}
+	}
+}
+
+// markExpelled tells an attachment that the broker has expelled it.
+func (c *Client) markExpelled(e control.Expelled) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a := range c.attached {
+		if a.id == e.Attachment && a.ended.CompareAndSwap(notEnded, endedByExpulsion) {
+			c.log.Warn("hugebus: the broker has expelled a subscription: its words in shared memory are impossible", "topic", e.Topic, "kind", a.kind, "reason", e.Reason)
+			a.mem.wake()
 		}
 	}
 }

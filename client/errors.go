@@ -39,6 +39,10 @@ var (
 	// ErrDetached means that a broker does not know this attachment any more: it began anew
 	// without a keeper, or had to take this process for dead. Attach again.
 	ErrDetached = errors.New("client: the broker has given this attachment up: attach again")
+	// ErrExpelled means that a subscription does not hold publishers back any more, and may have missed
+	// frames: what stands in its slot was impossible. This process wrote it, or another subscriber of the
+	// topic, which the broker cannot tell. Close it, and attach again.
+	ErrExpelled = errors.New("client: expelled: the words of this subscription in shared memory were written over, and frames may be missing: close it and attach again")
 	// ErrClaimRevoked means that a claim was held for so long that an operator has taken it away
 	// (`hugebus topic unstick`). Nothing of it was published. Close the Lane or Publisher, and
 	// attach again.
@@ -76,8 +80,11 @@ func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
 // hotError turns what the ring says into what this package promises.
 func hotError(err error) error {
-	if err == ring.ErrClosed {
+	switch err {
+	case ring.ErrClosed:
 		return os.ErrClosed
+	case ring.ErrUngated:
+		return ErrExpelled
 	}
 	return err
 }

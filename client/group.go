@@ -113,14 +113,14 @@ func newGroup(att *attachment, o GroupOptions) (*Group, error) {
 // A nil from fn acknowledges the frame. An error ends Poll with that error and puts
 // that frame, and the rest that was taken, back into the group, to be redelivered;
 // ErrStop acknowledges the frame, puts the rest back and is no error. Errors of its
-// own: ErrCorrupt, ErrTopicRemoved, ErrDetached, os.ErrClosed, ErrInUse.
+// own: ErrCorrupt, ErrTopicRemoved, ErrDetached, ErrExpelled, os.ErrClosed, ErrInUse.
 func (g *Group) Poll(limit int, fn func(Frame) error) (int, error) {
 	if err := g.guard.enter(); err != nil {
 		return 0, err
 	}
 	if g.att.lost() {
 		g.guard.exit()
-		return 0, ErrDetached
+		return 0, g.att.why()
 	}
 	g.fn, g.refused = fn, nil
 	n, err := g.m.Poll(limit, g.handle)

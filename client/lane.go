@@ -320,6 +320,9 @@ func (l *Lane) failed(err error, size int) error {
 	return hotError(err)
 }
 
+// longestSleep is how long who waits for room sleeps at a time.
+const longestSleep = time.Second
+
 // waitRoom waits until a payload of n bytes may fit. While it waits it applies the
 // bounds of evicting subscribers, since the broker may be away.
 func (l *Lane) waitRoom(ctx context.Context, n int) error {
@@ -328,7 +331,12 @@ func (l *Lane) waitRoom(ctx context.Context, n int) error {
 	}
 	defer l.guard.exit()
 	l.need = n
-	_, until := l.watch.Check(time.Now())
+	now := time.Now()
+	_, until := l.watch.Check(now)
+	// A hostile subscriber can take our bit out of the sleepers' word.
+	if latest := now.Add(longestSleep); until.IsZero() || until.After(latest) {
+		until = latest
+	}
 	err := l.room.wait(ctx, until, l.fits)
 	if err == errUntil {
 		return nil

@@ -163,7 +163,7 @@ func pauseUntil(ctx context.Context) func() error {
 // An error from fn ends Poll with that error, and the next Poll begins with that
 // frame; ErrStop ends it without an error, with the frame handled. Errors of its own:
 // *GapError (an ErrOverrun: frames were missed; the next Poll goes on behind the
-// gap), ErrEvicted once, ErrCorrupt, ErrTopicRemoved, ErrDetached, os.ErrClosed, ErrInUse.
+// gap), ErrEvicted once, ErrCorrupt, ErrTopicRemoved, ErrDetached, ErrExpelled, os.ErrClosed, ErrInUse.
 func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	if s.guard.used() {
 		return 0, ErrInUse
@@ -175,7 +175,7 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	}
 	if s.att.lost() {
 		s.guard.exit()
-		return 0, ErrDetached
+		return 0, s.att.why()
 	}
 	n, err := s.s.Poll(limit, fn)
 	if n == 0 && err == nil && s.att.removed() && !s.s.Ready() {

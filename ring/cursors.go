@@ -45,6 +45,7 @@ const (
 	subReserved = 1 // the broker gave it to a client, which has not joined yet
 	subJoined   = 2
 	subEvicted  = 3
+	subLeft     = 4 // its owner has closed it, and the broker has not freed it yet
 
 	subState      = 0xff
 	subGeneration = subState + 1

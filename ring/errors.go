@@ -23,6 +23,10 @@ var (
 	// ErrEvicted is returned once by a subscriber with policy Evict that was too slow:
 	// it does not gate any more, and reads like a lossy one from now on.
 	ErrEvicted = errors.New("ring: evicted: lag or stall passed the bound, the subscription is lossy from here on")
+	// ErrUngated means that a reliable subscriber does not hold publishers back any more, and may have
+	// missed frames: the broker has expelled it, because its words in shared memory were impossible, or
+	// a broken or hostile subscriber of the topic has written over them. Close it, and attach again.
+	ErrUngated = errors.New("ring: this subscriber does not hold publishers back any more, and may have missed frames: its words in shared memory were written over; close it and attach again")
 	// ErrCorrupt means that shared memory holds a value that no correct peer writes.
 	ErrCorrupt = errors.New("ring: corrupt: shared memory holds an impossible value")
 	// ErrStop, returned by a handler, ends Poll without an error. The frame counts as

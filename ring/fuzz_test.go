@@ -26,7 +26,7 @@ type hostile struct {
 // knownErrors are all that memory, whatever it says, may be answered with.
 var knownErrors = []error{
 	ErrBackpressure, ErrTooLarge, ErrClaimed, ErrNotClaimed, ErrOverrun, ErrEvicted, ErrCorrupt, ErrClosed, ErrRepairPending,
-	ErrSlot, ErrFull, ErrConfig, ErrMagic, ErrVersion, ErrGeometry, ErrTopicID, errRefused, errGaveUp,
+	ErrSlot, ErrFull, ErrConfig, ErrUngated, ErrMagic, ErrVersion, ErrGeometry, ErrTopicID, errRefused, errGaveUp,
 }
 
 var errGaveUp = errors.New("gave up waiting")
@@ -169,6 +169,7 @@ func (h *hostile) do(what byte, where uint16, value uint64) {
 	case 11:
 		h.r.CheckCursors()
 		h.states()
+		h.audit(i)
 	case 12:
 		h.now = h.now.Add(time.Duration(value % uint64(2*time.Second)))
 		h.watch.Check(h.now)
@@ -183,8 +184,24 @@ func (h *hostile) do(what byte, where uint16, value uint64) {
 	case 15:
 		_, err := Attach(h.m)
 		h.known(err)
+		_, _, err = Adopt(h.m)
+		h.known(err)
 		h.known(h.r.ReleaseSubscriber(i % 9))
 	}
+}
+
+// audit is what the broker does now and then.
+func (h *hostile) audit(i int) {
+	h.r.AuditHeader()
+	for slot := -1; slot < 10; slot++ {
+		want := Audited{Config: SubscriberConfig{Policy: Policy(i%4 + 1)}, Group: i % 3, Member: i % 64}
+		if _, ok := h.r.AuditSubscriber(slot, want); !ok && i&8 != 0 {
+			h.r.Expel(slot)
+		}
+	}
+	yes := func(int) bool { return i&4 == 0 }
+	h.r.AuditUnused(yes, yes, func(int, int) bool { return i&2 == 0 })
+	h.r.AuditGroup(i%3, map[int]int{i % 64: i % 9})
 }
 
 func (h *hostile) start(i int, p Position) Start {

@@ -99,26 +99,33 @@ func (m Memory) regions(sizes Sizes) (ctl, cursors, data region, err error) {
 // Attach looks at a ring that Format made, perhaps in another process. Each thing
 // that does not fit has an error of its own.
 func Attach(m Memory) (*Ring, error) {
+	r, _, err := attach(m, func(k *cursorsHeader, c Config) (bool, error) { return false, checkCursors(k, c) })
+	return r, err
+}
+
+// attach checks the header of ctl itself, and that of cursors by check, whose answer it passes on.
+func attach(m Memory, check func(*cursorsHeader, Config) (bool, error)) (*Ring, bool, error) {
 	ctl, err := newRegion("ctl", m.Ctl, offPublishers)
 	if err != nil {
-		return nil, fmt.Errorf("ring: attach: %w", err)
+		return nil, false, fmt.Errorf("ring: attach: %w", err)
 	}
 	c, err := readHeader(ctl.ctlHeader())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	sizes, err := c.Footprint()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrGeometry, err)
+		return nil, false, fmt.Errorf("%w: %w", ErrGeometry, err)
 	}
 	ctl, cursors, data, err := m.regions(sizes)
 	if err != nil {
-		return nil, fmt.Errorf("ring: attach: %w", err)
+		return nil, false, fmt.Errorf("ring: attach: %w", err)
 	}
-	if err := checkCursors(cursors.cursorsHeader(), c); err != nil {
-		return nil, err
+	answer, err := check(cursors.cursorsHeader(), c)
+	if err != nil {
+		return nil, false, err
 	}
-	return newRing(c, ctl, cursors, data), nil
+	return newRing(c, ctl, cursors, data), answer, nil
 }
 
 func newRing(c Config, ctl, cursors, data region) *Ring {

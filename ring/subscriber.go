@@ -87,7 +87,10 @@ type Subscriber struct {
 	bell Doorbell       // rings for them
 
 	policy Policy
-	gates  bool // the cursor in the slot holds publishers back
+	gates  bool           // the cursor in the slot holds publishers back
+	gate   *atomic.Uint64 // word of the gating bitmap, and our bit there
+	bit    uint64
+	idle   uint64 // looks that found nothing
 	joined bool
 	closed bool
 	frames uint64
@@ -128,6 +131,7 @@ func (r *Ring) Subscriber(index int, o SubscriberOptions) (*Subscriber, error) {
 		r: r, data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload),
 		slot: slot, room: r.roomSleepers, bell: o.Doorbell,
 		policy: policy, gates: policy != Lossy, index: index,
+		gate: &r.gating.words[index/64], bit: 1 << (index % 64),
 	}
 	if policy != Reliable {
 		s.copies.init(r.cfg.Capacity)
@@ -186,7 +190,7 @@ func (s *Subscriber) Policy() Policy {
 //
 // An error from fn ends Poll with that error; the frame that fn refused is the first
 // of the next Poll. ErrStop ends it without an error, with the frame handled. Errors of its own: *GapError (frames were missed; the next
-// Poll goes on behind the gap), ErrEvicted once, ErrCorrupt, ErrClosed.
+// Poll goes on behind the gap), ErrEvicted once, ErrUngated, ErrCorrupt, ErrClosed.
 func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	if s.policy != Reliable || s.behind || !s.joined || s.closed {
 		return s.pollOther(limit, fn)
@@ -239,8 +243,21 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	if pos != s.pos {
 		s.advance(pos, n)
 	}
+	if err == nil && (s.gate.Load()&s.bit == 0 || n == 0 && s.lapped()) {
+		err = ErrUngated
+	}
 	return n, err
 }
+
+// lapped looks at tail, once in a while: publishers overwrite what a reliable subscriber has not
+// read if a hostile one writes over its cursor, and then nothing is ever there to be found.
+func (s *Subscriber) lapped() bool {
+	s.idle++
+	return s.idle%lappedLooks == 0 && s.r.Tail().Sub(Position(s.pos)) > int64(s.mask+1)
+}
+
+// lappedLooks is how many looks find nothing before one asks why.
+const lappedLooks = 1024
 
 // advance publishes a new cursor, and wakes publishers that wait for room.
 func (s *Subscriber) advance(pos uint64, n int) {
@@ -314,7 +331,7 @@ func (s *Subscriber) Ready() bool {
 	}
 	s.stream.cool()
 	if s.policy == Reliable {
-		return false
+		return s.joined && s.gate.Load()&s.bit == 0
 	}
 	return s.gates && s.slot.state.Load()&subState == subEvicted || s.r.Tail().Sub(Position(s.pos)) > int64(s.mask+1)
 }
@@ -328,6 +345,10 @@ func (s *Subscriber) Close() error {
 		return ErrClosed
 	}
 	s.closed = true
+	// Not joined any more: who looks at the slot would miss the gating otherwise.
+	if word := s.slot.state.Load(); word&subState == subJoined {
+		s.slot.state.CompareAndSwap(word, word&^subState|subLeft)
+	}
 	s.r.gating.clear(s.index)
 	ringFor(s.room, s.bell)
 	return nil

@@ -25,17 +25,18 @@ func contains(t *testing.T, text string, all ...string) {
 func TestTopicPageShowsWhatIsWrong(t *testing.T) {
 	info := client.TopicInfo{
 		Name: "ticks", Capacity: 1 << 20, Pages: "2MiB", PageSize: 2 << 20, Exclusive: true, Locked: true,
-		Repairs: 2, RepairedBytes: 640, StuckClaims: 1, RevokedClaims: 2, DeadLetters: 3, Violations: 1,
+		Repairs: 2, RepairedBytes: 640, StuckClaims: 1, RevokedClaims: 2, DeadLetters: 3, Violations: 1, Expulsions: 2,
 		Publishers: []client.AttachmentInfo{{Slot: 0, Name: "feed", UID: 7, PID: 8, ClaimedBytes: 128, Position: 6400, StuckFor: 3 * time.Second, Stage: "claim"}, {Slot: 1, Name: "idle"}},
 		Subscribers: []client.AttachmentInfo{
 			{Slot: 1, Name: "slow", Policy: "lossy", Gaps: 4, GapBytes: 1024, LagBytes: 64},
 			{Slot: 2, Name: "late", Policy: "evict", Evicted: true},
 			{Slot: 3, Name: "new", Policy: "reliable", Joining: true},
+			{Slot: 4, Name: "odd", Policy: "reliable", Expelled: "ahead of tail"},
 		},
 		Groups: []client.GroupInfo{{Name: "gone", Closes: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), UnfinishedRanges: 2}},
 	}
 	contains(t, topicPage(info), "ticks (one publisher at a time)", "2MiB (2MiB each, locked)", "2 (640 bytes skipped)", "dead letters",
-		"1 impossible cursors", "CLAIM", "128 bytes at 6400, stuck for 3s (claim)", "1: see CLAIM below, and `hugebus topic unstick ticks`", "revoked claims", "GAPS", "4 (1024 bytes)", "0 (0 bytes), evicted", "reliable (joining)",
+		"1 impossible values were seen, 2 subscribers expelled", "CLAIM", "128 bytes at 6400, stuck for 3s (claim)", "1: see CLAIM below, and `hugebus topic unstick ticks`", "revoked claims", "GAPS", "4 (1024 bytes)", "0 (0 bytes), evicted", "0 (0 bytes), expelled: ahead of tail", "reliable (joining)",
 		"group gone: position 0, 0 bytes behind, 2 ranges left unfinished, 0 redelivered, no members, closes 2026-01-02T03:04:05Z")
 }
 

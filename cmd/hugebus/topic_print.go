@@ -100,7 +100,7 @@ func topicFacts(t client.TopicInfo) []string {
 		lines = append(lines, row("dead letters", t.DeadLetters))
 	}
 	if t.Violations > 0 {
-		lines = append(lines, row("violations", fmt.Sprintf("%d impossible cursors were seen: the log says whose", t.Violations)))
+		lines = append(lines, row("violations", fmt.Sprintf("%d impossible values were seen, %d subscribers expelled: the log says whose", t.Violations, t.Expulsions)))
 	}
 	return lines
 }
@@ -135,7 +135,7 @@ func attachmentRows(all []client.AttachmentInfo) []string {
 	policy, gaps := false, false
 	for _, a := range all {
 		policy = policy || a.Policy != ""
-		gaps = gaps || a.Gaps > 0 || a.Evicted
+		gaps = gaps || a.Gaps > 0 || a.Evicted || a.Expelled != ""
 	}
 	head := []any{"  SLOT", "NAME", "UID", "PID", "COMMAND", "POSITION", "LAG", "FRAMES", "FRAMES/S", "MB/S"}
 	lines := []string{row(extend(head, policy, "POLICY", gaps, "GAPS")...)}
@@ -148,6 +148,9 @@ func attachmentRows(all []client.AttachmentInfo) []string {
 		missed := fmt.Sprintf("%d (%d bytes)", a.Gaps, a.GapBytes)
 		if a.Evicted {
 			missed += ", evicted"
+		}
+		if a.Expelled != "" {
+			missed += ", expelled: " + a.Expelled
 		}
 		lines = append(lines, row(extend(cells, policy, a.Policy, gaps, missed)...))
 	}

@@ -18,7 +18,7 @@ func TestDocumentNamesEverything(t *testing.T) {
 	var words []string
 	for _, v := range []any{Request{}, Message{}, Error{}, Hello{}, CreateRequest{}, TopicReply{}, ListRequest{}, ListReply{}, ShowRequest{},
 		RemoveRequest{}, StartPoint{}, AttachRequest{}, AttachReply{}, DetachRequest{}, ReattachRequest{}, ReattachReply{}, DeadLetterRequest{}, DeadLetterReply{},
-		UnstickRequest{}, UnstickReply{}, UnstuckClaim{}, Revoke{},
+		UnstickRequest{}, UnstickReply{}, UnstuckClaim{}, Revoke{}, Expelled{},
 		TopicRemoved{}, Shutdown{}, TopicOptions{}, TopicInfo{}, AttachmentInfo{}, GroupInfo{}} {
 		for f := range reflect.TypeOf(v).Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -35,7 +35,7 @@ func TestDocumentNamesEverything(t *testing.T) {
 		CodeRefused, CodeQuota, CodeNoSlot, CodeMemory, CodeBusy, CodeShutdown, CodeInternal} {
 		words = append(words, string(c))
 	}
-	words = append(words, string(EventTopicRemoved), string(EventShutdown), string(EventRevoke), UnstickRevoked, UnstickEnded, UnstickWaiting, string(KindPublisher), string(KindSubscriber), string(KindMember),
+	words = append(words, string(EventTopicRemoved), string(EventShutdown), string(EventRevoke), string(EventExpelled), UnstickRevoked, UnstickEnded, UnstickWaiting, string(KindPublisher), string(KindSubscriber), string(KindMember),
 		PolicyReliable, PolicyLossy, PolicyEvict, FromLatest, FromEarliest, FromPosition)
 	for _, w := range words {
 		if !strings.Contains(page, "`"+w+"`") && !strings.Contains(page, "\""+w+"\"") && !strings.Contains(page, "### "+w+"\n") && !strings.Contains(page, "## "+w+"\n") {

@@ -175,6 +175,14 @@ type TopicRemoved struct {
 	Reason  string `json:"reason"`
 }
 
+// An Expelled is the body of EventExpelled: what stands in the slot of an attachment was impossible, because
+// its client or another subscriber of the topic has written nonsense. It reads no further, and detaches.
+type Expelled struct {
+	Attachment uint64 `json:"attachment"`
+	Topic      string `json:"topic"`
+	Reason     string `json:"reason"`
+}
+
 // A Shutdown is the body of EventShutdown.
 type Shutdown struct {
 	Message string `json:"message"`

@@ -53,6 +53,8 @@ const (
 	EventTopicRemoved EventKind = "topic_removed"
 	// EventShutdown says that the broker stops. What is attached goes on without it.
 	EventShutdown EventKind = "shutdown"
+	// EventExpelled says that a subscriber or member does not hold publishers back any more.
+	EventExpelled EventKind = "expelled"
 	// EventRevoke asks to give up a claim that an operator takes away.
 	EventRevoke EventKind = "revoke"
 )

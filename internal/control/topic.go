@@ -63,6 +63,8 @@ type TopicInfo struct {
 	RepairedBytes uint64 `json:"repaired_bytes"`
 	DeadLetters   uint64 `json:"dead_letters"`
 	Violations    uint64 `json:"violations"`
+	// Expulsions counts subscribers and members that were expelled for such values.
+	Expulsions uint64 `json:"expulsions"`
 	// StuckClaims counts publishers that live and hold a claim for longer than the broker's
 	// bound now, RevokedClaims those that were taken away by an operator.
 	StuckClaims   int    `json:"stuck_claims"`
@@ -114,6 +116,8 @@ type AttachmentInfo struct {
 	GapBytes uint64 `json:"gap_bytes,omitempty"`
 	// Evicted says that the subscriber passed its bound and does not gate any more.
 	Evicted bool `json:"evicted,omitempty"`
+	// Expelled says why its slot does nothing any more: what its words in shared memory were.
+	Expelled string `json:"expelled,omitempty"`
 }
 
 // A GroupInfo describes a group and its members.
