@@ -166,7 +166,7 @@ func (b *Broker) acceptAll() error {
 		default:
 			// Most likely the limit of open files. Those who are connected go on; new ones wait.
 			wait = min(max(2*wait, 10*time.Millisecond), time.Second)
-			b.log.Error("cannot accept a client; trying again", "error", err, "wait", wait)
+			b.log.Error("cannot accept a client; trying again", "error", sys.Explain(err), "wait", wait)
 			select {
 			case <-time.After(wait):
 			case <-b.stopping:

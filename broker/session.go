@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/sys"
 )
 
 const (
@@ -216,6 +217,10 @@ func asError(err error, log *slog.Logger) *control.Error {
 			e = control.Errorf(e.Code, "%v", err)
 		}
 		return e
+	}
+	if full := sys.Explain(err); full != err {
+		log.Error("request failed for want of descriptors", "error", full)
+		return control.Errorf(control.CodeBusy, "the broker cannot do it now: %v", full)
 	}
 	log.Error("request failed", "error", err)
 	return control.Errorf(control.CodeInternal, "the broker failed: %v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/doorbell"
 	"github.com/hugebus/hugebus/internal/failpoint"
+	"github.com/hugebus/hugebus/internal/sys"
 	"github.com/hugebus/hugebus/ring"
 	"github.com/hugebus/hugebus/shm"
 )
@@ -115,7 +116,7 @@ func memoryError(name string, err error) error {
 	if errors.Is(err, syscall.EINVAL) {
 		code = control.CodeInvalid
 	}
-	return control.Errorf(code, "topic %q: %v", name, err)
+	return control.Errorf(code, "topic %q: %v", name, sys.Explain(err))
 }
 
 func (t *topic) format() (err error) {

@@ -56,6 +56,7 @@ type call struct {
 type answer struct {
 	message control.Message
 	files   []*os.File
+	cut     error // why its descriptors could not be received
 }
 
 func closeFiles(files []*os.File) {
@@ -98,9 +99,9 @@ func (c *connection) run() {
 // read hands out replies and events until the connection ends.
 func (c *connection) read(conn *control.Conn) error {
 	for {
-		p, err := conn.Receive()
-		if err != nil {
-			return err
+		p, cut := conn.Receive()
+		if cut != nil && !errors.Is(cut, &control.Error{Code: control.CodeDescriptors}) {
+			return cut
 		}
 		m, err := control.DecodeMessage(p.Data)
 		if err != nil {
@@ -112,7 +113,7 @@ func (c *connection) read(conn *control.Conn) error {
 			c.event(m)
 			continue
 		}
-		c.deliver(answer{message: m, files: p.Files})
+		c.deliver(answer{message: m, files: p.Files, cut: cut})
 	}
 }
 
@@ -214,6 +215,13 @@ func (c *connection) ask(ctx context.Context, op control.Op, raw []byte, into an
 	if a.message.Error != nil {
 		closeFiles(a.files)
 		return nil, fmt.Errorf("client: %w", a.message.Error)
+	}
+	if a.cut != nil {
+		var given control.AttachReply
+		if op == control.OpAttach && a.message.Decode(&given) == nil {
+			c.giveBack(given.Attachment)
+		}
+		return nil, fmt.Errorf("client: reply to %s: %w", op, a.cut)
 	}
 	if err := a.message.Decode(into); err != nil {
 		closeFiles(a.files)

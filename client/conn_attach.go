@@ -108,7 +108,7 @@ func (c *Client) attachedTo(o attachOptions, reply control.AttachReply, held *ma
 	if m == nil {
 		var err error
 		if m, err = c.newMapping(mappingKey{topicID: reply.TopicID, publish: o.kind.Publishes()}, o.topic, files); err != nil {
-			return nil, errors.Join(fmt.Errorf("client: attach %s: %w", o.topic, err), c.askDetach(reply.Attachment))
+			return nil, errors.Join(fmt.Errorf("client: attach %s: %w", o.topic, sys.Explain(err)), c.askDetach(reply.Attachment))
 		}
 	}
 	a := &attachment{

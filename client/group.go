@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/sys"
 	"github.com/hugebus/hugebus/ring"
 )
 
@@ -65,7 +66,7 @@ func (c *Client) Group(ctx context.Context, topic, group string, o GroupOptions)
 	g, err := newGroup(att, o)
 	if err != nil {
 		att.release()
-		return nil, err
+		return nil, sys.Explain(err)
 	}
 	return g, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/sys"
 )
 
 // PublisherOptions are what a Publisher may be told. The zero value will do.
@@ -61,7 +62,7 @@ func (c *Client) Lane(ctx context.Context, topic string, o PublisherOptions) (*L
 	lane, err := newLane(att, o.Wait)
 	if err != nil {
 		att.release()
-		return nil, err
+		return nil, sys.Explain(err)
 	}
 	return lane, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/sys"
 	"github.com/hugebus/hugebus/ring"
 )
 
@@ -109,7 +110,7 @@ func (c *Client) Subscriber(ctx context.Context, topic string, o SubscriberOptio
 	s, err := newSubscriber(ctx, att, o)
 	if err != nil {
 		att.release()
-		return nil, err
+		return nil, sys.Explain(err)
 	}
 	return s, nil
 }

@@ -113,7 +113,8 @@ func marshal(v any) ([]byte, error) {
 
 // Receive waits for the next packet. The error is an *Error if the packet was bad but
 // the connection is still good: too large, or with descriptors cut off; descriptors of a
-// bad packet are closed. It is io.EOF when the other side has closed.
+// bad packet are closed. If only descriptors were wrong (CodeDescriptors), Data is there all the same,
+// so that whoever waits for it can be told. It is io.EOF when the other side has closed.
 func (c *Conn) Receive() (Packet, error) {
 	n, oobn, flags, _, err := c.socket.ReadMsgUnix(c.data, c.oob)
 	fds, rightsErr := sys.ParseRights(c.oob[:max(oobn, 0)], flags)
@@ -124,6 +125,9 @@ func (c *Conn) Receive() (Packet, error) {
 		for _, fd := range fds {
 			// Nothing to report: a peer's descriptor that is not wanted.
 			_ = sys.CloseFD(fd)
+		}
+		if errors.Is(err, &Error{Code: CodeDescriptors}) && n <= c.limit {
+			return Packet{Data: c.data[:n]}, err
 		}
 		return Packet{}, plainEOF(err)
 	}
@@ -137,7 +141,7 @@ func (c *Conn) Receive() (Packet, error) {
 func packetError(n, limit, flags, descriptors int, rightsErr error) error {
 	switch {
 	case rightsErr != nil:
-		return Errorf(CodeDescriptors, "%v: the receiving process may be at its limit of open files (RLIMIT_NOFILE, `ulimit -n`)", rightsErr)
+		return Errorf(CodeDescriptors, "%v: %s", rightsErr, sys.FileRemedy())
 	case descriptors > MaxDescriptors:
 		return Errorf(CodeDescriptors, "%d descriptors with one message are above the limit of %d", descriptors, MaxDescriptors)
 	case n > limit || sys.MessageCut(flags):
