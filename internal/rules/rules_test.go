@@ -170,6 +170,8 @@ func badCode() []badSample {
 			[]string{"broker/b.go:5: system-calls: s.Kill: only internal/sys and shm"}},
 		{"cgo", []string{"shm/s.go", lines("shm", `import "C"`)},
 			[]string{"shm/s.go:3: imports: shm imports C", "shm/s.go:3: foreign: no cgo"}},
+		{"wall clock", []string{"client/c.go", lines("client", "import \"time\"\n\nvar n = time.Now().UnixNano()\n\nvar t = time.Now().Add(1).Round(0)\n\nvar d = time.Since(time.Time{}).Round(1)\n")},
+			[]string{"client/c.go:5: clock: time.Now().UnixNano is wall-clock time", "client/c.go:7: clock: time.Now().Round"}},
 		{"linkname", []string{"ring/r_unsafe.go", lines("ring", "import _ \"unsafe\"\n\n//go:linkname f runtime.f\nfunc f()\n")},
 			[]string{"ring/r_unsafe.go:5: foreign: no go:linkname"}},
 	}

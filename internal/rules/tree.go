@@ -142,7 +142,7 @@ func Check(root fs.FS) ([]Finding, error) {
 		return nil, err
 	}
 	var all []Finding
-	for _, r := range []rule{checkImports, checkUnsafe, calls.check, checkForeign, checkSize, checkSync, checkDocs, checkText} {
+	for _, r := range []rule{checkImports, checkUnsafe, calls.check, checkForeign, checkClock, checkSize, checkSync, checkDocs, checkText} {
 		all = append(all, r(t)...)
 	}
 	slices.SortFunc(all, func(a, b Finding) int {
