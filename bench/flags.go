@@ -24,7 +24,7 @@ type common struct {
 	duration time.Duration
 	cores    string
 	rounds   int
-	json     bool
+	output
 }
 
 func (c *common) register(cmd *cobra.Command, duration time.Duration) {
@@ -33,7 +33,7 @@ func (c *common) register(cmd *cobra.Command, duration time.Duration) {
 	f.DurationVar(&c.duration, "duration", duration, "how long to measure in each round; 0: until --count")
 	f.StringVar(&c.cores, "cores", "auto", "two cores to pin to, as A,B; auto: the first two that are allowed; none: do not pin")
 	f.IntVar(&c.rounds, "rounds", 5, "interleaved rounds that the medians are taken over")
-	f.BoolVar(&c.json, "json", false, "write the results as a JSON array")
+	c.output.register(f)
 }
 
 // check looks at what every subcommand has. changed says whether a flag was given.
@@ -51,7 +51,7 @@ func (c *common) check(changed func(string) bool) error {
 	case c.count == 0 && c.duration == 0:
 		return errors.New("nothing bounds a round: give --count or --duration")
 	}
-	return nil
+	return c.output.check()
 }
 
 // parseSizes reads a list of sizes such as 48 or 1KiB, each from least to most.

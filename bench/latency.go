@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,10 +78,7 @@ func (b *busFlags) measure(cmd *cobra.Command, plan workload.Plan, prepare makeC
 		results = append(results, run.limits.Transfers()[0])
 	}
 	b.settle(results, run, plan.Topic.Capacity, bus.Pages)
-	if b.json {
-		return report.WriteJSON(cmd.OutOrStdout(), results)
-	}
-	return b.print(cmd.OutOrStdout(), results)
+	return b.publish(cmd, run, results, b.note(results))
 }
 
 // settle adds to results what is known only now.
@@ -100,14 +96,11 @@ func (b *busFlags) settle(results []report.Result, run *run, capacity int64, pag
 	}
 }
 
-func (b *busFlags) print(w io.Writer, results []report.Result) error {
-	if err := report.WriteTable(w, results); err != nil {
-		return err
-	}
+// note says under what conditions the results came about.
+func (b *busFlags) note(results []report.Result) string {
 	s := results[0].Settings
-	_, err := fmt.Fprintf(w, "\nCores %s, %s topics of %s on %s pages, waiting by %s. Medians of %d rounds. A reading of the clock costs %.0f ns.\n",
+	return fmt.Sprintf("Cores %s, %s topics of %s on %s pages, waiting by %s. Medians of %d rounds. A reading of the clock costs %.0f ns.",
 		s.Cores, s.Mode, b.capacity, s.Pages, s.Wait, results[0].Rounds, s.ClockNanoseconds)
-	return err
 }
 
 // clockCost is what one reading of the clock costs, in ns.

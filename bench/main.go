@@ -2,6 +2,7 @@
 // what the machine itself could do: the bare cache-line round trip and block transfer
 // between the same two cores, in the same run.
 //
+//	go run ./bench compare --html report.html
 //	go run ./bench latency
 //	go run ./bench throughput --size 48,1KiB --batch 1,16
 //	go run ./bench raw --json
@@ -50,6 +51,6 @@ is how far the rounds lie apart.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newLatency(), newThroughput(), newRaw(), newChaos(), newKill(), newVictim(), newWorker(), newChaosWorker(), newKeeper())
+	root.AddCommand(commands()...)
 	return root
 }

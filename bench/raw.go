@@ -96,13 +96,6 @@ func runRaw(cmd *cobra.Command, c common, transfers []raw.Transfer, pages shm.Pa
 		results[i].RawRTT = best.P50
 		results[i].Settings = &report.Settings{Cores: formatCores(run.cores), Pages: run.limits.Segment().Pages().String()}
 	}
-	if c.json {
-		return report.WriteJSON(cmd.OutOrStdout(), results)
-	}
-	if err := report.WriteTable(cmd.OutOrStdout(), results); err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "\nLimits of this machine: %s a round trip (%s), %s lines/s one way (%s).\n",
-		report.Duration(best.P50), best.Variant, report.Quantity(run.limits.Transfers()[0].FramesPerSecond), run.limits.Transfers()[0].Variant)
-	return nil
+	return c.publish(cmd, run, results, fmt.Sprintf("Limits of this machine: %s a round trip (%s), %s lines/s one way (%s).",
+		report.Duration(best.P50), best.Variant, report.Quantity(run.limits.Transfers()[0].FramesPerSecond), run.limits.Transfers()[0].Variant))
 }

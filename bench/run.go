@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/hugebus/hugebus/bench/internal/host"
 	"github.com/hugebus/hugebus/bench/internal/raw"
+	"github.com/hugebus/hugebus/bench/internal/report"
 	"github.com/hugebus/hugebus/bench/internal/session"
 	"github.com/hugebus/hugebus/bench/internal/worker"
 	"github.com/hugebus/hugebus/bench/internal/workload"
@@ -24,6 +26,7 @@ type run struct {
 	team     *worker.Team
 	progress *session.Progress
 	warn     func(string)
+	warnings []string
 }
 
 // warnPages warns if a topic's pages spoil the measurement.
@@ -51,7 +54,10 @@ func newRun(cmd *cobra.Command, c common, trips []raw.Trip, transfers []raw.Tran
 		return nil, errors.Join(err, limits.Close())
 	}
 	r := &run{cores: cores, limits: limits, team: team, progress: terminal(cmd.ErrOrStderr())}
-	r.warn = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "bench: warning:", text) }
+	r.warn = func(text string) {
+		r.warnings = append(r.warnings, text)
+		fmt.Fprintln(cmd.ErrOrStderr(), "bench: warning:", text)
+	}
 	for _, problem := range team.Unpinned() {
 		r.warn(problem.Error())
 	}
@@ -73,4 +79,22 @@ func terminal(w io.Writer) *session.Progress {
 		return session.NewProgress(w)
 	}
 	return nil
+}
+
+// raw4 are the ways of the raw round trip that are worth their time where it is only there to compare with.
+func raw4() []raw.Trip { return raw.Trips[:4] }
+
+// bounds are those of raw measurements beside others.
+func bounds(d time.Duration) raw.Bounds { return raw.Bounds{Duration: d} }
+
+// settle adds to results what is the same for all.
+func (r *run) settle(results []report.Result) {
+	limit, clock := r.limits.RoundTrip().P50, clockCost()
+	for i := range results {
+		results[i].RawRTT = limit
+		if results[i].Settings == nil {
+			results[i].Settings = &report.Settings{}
+		}
+		results[i].Settings.Cores, results[i].Settings.ClockNanoseconds = formatCores(r.cores), clock
+	}
 }

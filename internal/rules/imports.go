@@ -34,6 +34,9 @@ var dataPath = map[string][]string{
 	"shm":               {"golang.org/x/sys/unix", "github.com/edsrzf/mmap-go"},
 }
 
+// rivals are modules that only bench uses, to measure and to draw: nobody who imports the bus builds them.
+var rivals = []string{"github.com/nats-io/", "github.com/redis/", "gonum.org/"}
+
 // pure are the packages that take memory and do nothing with the world: they map nothing and dial nothing.
 var pure = []string{"ring", "seqlock", "internal/arch"}
 
@@ -96,6 +99,9 @@ func (t *tree) mayImport(pkg string, layer int, family, p string) string {
 			return "it is not below: imports point down only"
 		}
 		return ""
+	}
+	if !strings.HasPrefix(pkg, "bench/") && slices.ContainsFunc(rivals, func(r string) bool { return strings.HasPrefix(p, r) }) {
+		return "it is there to be measured: only bench imports it"
 	}
 	if slices.Contains(pure, pkg) && slices.ContainsFunc(worldly, func(w string) bool { return p == w || strings.HasPrefix(p, w+"/") }) {
 		return "a package that only takes memory does not touch the world"

@@ -155,6 +155,8 @@ func badImports() []badSample {
 			[]string{"ring/r.go:3: imports: ring imports github.com/edsrzf/mmap-go: the data path does not use it"}},
 		{"ring maps through shm", []string{"ring/r.go", lines("ring", `import _ "example.org/bus/shm"`)},
 			[]string{"ring/r.go:3: imports: ring imports example.org/bus/shm: it is not below"}},
+		{"the bus on a rival", []string{"client/c.go", lines("client", `import _ "github.com/nats-io/nats.go"`)},
+			[]string{"client/c.go:3: imports: client imports github.com/nats-io/nats.go: it is there to be measured: only bench imports it"}},
 		{"foreign on the data path", []string{"shm/s.go", lines("shm", `import _ "github.com/dustin/go-humanize"`)},
 			[]string{"shm/s.go:3: imports: shm imports github.com/dustin/go-humanize: the data path does not use it"}},
 	}

@@ -32,6 +32,15 @@ type Result struct {
 
 	// FramesPerPoll is how many frames a poll of the reader found, of those that found some.
 	FramesPerPoll float64 `json:"frames_per_poll,omitempty"`
+	// Publishers and Subscribers are how many processes publish and read, where that is not one each.
+	Publishers  int `json:"publishers,omitempty"`
+	Subscribers int `json:"subscribers,omitempty"`
+	// TargetPerSecond is the rate of an open loop, in frames per second; Behind says that the
+	// system could not keep up with it: then times only say how far behind it fell.
+	TargetPerSecond float64 `json:"target_per_s,omitempty"`
+	Behind          bool    `json:"behind,omitempty"`
+	// Histogram holds all times of all rounds, for results that have some.
+	Histogram *Histogram `json:"-"`
 	// Frames is how many arrived and were checked, in all rounds.
 	Frames int64 `json:"frames,omitempty"`
 	// Spread is how far the rounds' p50 or frames per second lie apart, as a share of
@@ -57,8 +66,9 @@ type Settings struct {
 func (r *Result) Latency(rounds []*Histogram) {
 	each := make([]Percentiles, len(rounds))
 	medians := make([]int64, len(rounds))
-	r.Frames = 0
+	r.Frames, r.Histogram = 0, NewHistogram()
 	for i, h := range rounds {
+		r.Histogram.Merge(h)
 		each[i] = h.Percentiles()
 		medians[i] = each[i].P50
 		r.Frames += h.Count()

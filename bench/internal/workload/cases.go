@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hugebus/hugebus/bench/internal/foreign"
 	"github.com/hugebus/hugebus/bench/internal/report"
 	"github.com/hugebus/hugebus/bench/internal/session"
 	"github.com/hugebus/hugebus/bench/internal/worker"
@@ -23,7 +24,8 @@ const (
 
 // Roles are what workers must be able to do for the cases of this package.
 func Roles() map[string]worker.Role {
-	return map[string]worker.Role{RolePing: Ping, RoleEcho: Echo, RolePublish: Publish, RoleConsume: Consume}
+	own := map[string]worker.Role{RolePing: Ping, RoleEcho: Echo, RolePublish: Publish, RoleConsume: Consume}
+	return worker.Join(own, peerRoles(), channelRoles(), foreign.Roles())
 }
 
 // A Plan says what to measure: Shape for every size and batch.
@@ -163,4 +165,29 @@ func (c *oneWay) Result() report.Result {
 	r.Throughput(c.rounds)
 	r.FramesPerPoll = report.Median(c.perHit)
 	return r
+}
+
+// Compared makes topics and cases of the bus for a comparison: for each size round trips, and
+// a stream for each batch, by processes that spin and by processes that wait the default way.
+func Compared(ctx context.Context, b *Bus, p Plan) ([]Measured, error) {
+	for _, name := range []string{"there", "back", "stream"} {
+		if err := b.Create(ctx, name, p.Topic); err != nil {
+			return nil, err
+		}
+	}
+	var cases []Measured
+	for _, wait := range []client.Wait{client.WaitSpin, client.WaitAdaptive} {
+		p.each(func(shape Params) {
+			shape.Socket, shape.Wait = b.Socket(), wait.String()
+			trips, streams := p.result(ScenarioLatency, shape), p.result(ScenarioThroughput, shape)
+			trips.Variant, streams.Variant = "Go, "+shape.Wait, "Go, "+shape.Wait
+			if shape.Batch == 1 {
+				shape.Warm = 1000
+				cases = append(cases, &pingPong{params: PingPongParams{Params: shape, There: "there", Back: "back"}, result: trips})
+			}
+			shape.Warm = uint64(p.Topic.Capacity / (int64(shape.Size) + ring.HeaderSize))
+			cases = append(cases, &oneWay{params: StreamParams{Params: shape, Topic: "stream"}, result: streams})
+		})
+	}
+	return cases, nil
 }

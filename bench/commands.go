@@ -1,0 +1,20 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// commands make the subcommands, in the order of the help. Each has a file of its own.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		newCompare(),
+		newLatency(),
+		newThroughput(),
+		newRaw(),
+		newChaos(),
+		newKill(),
+		newWorker(),
+		newChaosWorker(),
+		newVictim(),
+		newKeeper(),
+		newServer(),
+	}
+}
