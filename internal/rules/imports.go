@@ -35,7 +35,7 @@ var dataPath = map[string][]string{
 }
 
 // rivals are modules that only bench uses, to measure and to draw: nobody who imports the bus builds them.
-var rivals = []string{"github.com/nats-io/", "github.com/redis/", "gonum.org/"}
+var rivals = []string{"github.com/nats-io/", "github.com/redis/", "gonum.org/", "codeberg.org/go-fonts/"}
 
 // pure are the packages that take memory and do nothing with the world: they map nothing and dial nothing.
 var pure = []string{"ring", "seqlock", "internal/arch"}

@@ -8,11 +8,29 @@ import (
 	"slices"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
+
+// typeface is what texts are measured with; the page carries it, since texts that the browser draws with
+// another one do not fit.
+var typeface = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
+
+// newPlot is an empty chart in that typeface.
+func newPlot() *plot.Plot {
+	p := plot.New()
+	for _, s := range []*text.Style{
+		&p.Title.TextStyle, &p.Legend.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label,
+	} {
+		s.Font = typeface
+	}
+	p.Legend.Padding = 0.12 * vg.Centimeter
+	return p
+}
 
 // A series is one line or bar of a chart.
 type series struct {
@@ -35,7 +53,7 @@ const chartWidth = 24 * vg.Centimeter
 // curves draws how often a time is below a value: percentiles on an axis of -log10(1-p), so
 // that each further nine takes as much room as the one before, and times on a log axis.
 func curves(all []series) (string, error) {
-	p := plot.New()
+	p := newPlot()
 	p.X.Label.Text, p.Y.Label.Text = "percentile", "time"
 	least, most, nines := math.Inf(1), math.Inf(-1), 1.0
 	for i, s := range all {
@@ -142,7 +160,7 @@ func bars(all []series) (string, error) {
 		least, most = min(least, math.Log10(s.rate)), max(most, math.Log10(s.rate))
 	}
 	from, to := math.Floor(least-0.5), math.Ceil(most+0.3)
-	p := plot.New()
+	p := newPlot()
 	p.X.Label.Text = "frames per second (log axis)"
 	values, labels := make(plotter.Values, len(all)), make([]string, len(all))
 	figures := plotter.XYLabels{}
@@ -156,14 +174,14 @@ func bars(all []series) (string, error) {
 		return "", fmt.Errorf("report: bars: %w", err)
 	}
 	b.Horizontal, b.Color, b.LineStyle.Width = true, palette[0], 0
-	text, err := plotter.NewLabels(figures)
+	figuresText, err := plotter.NewLabels(figures)
 	if err != nil {
 		return "", fmt.Errorf("report: labels: %w", err)
 	}
-	for i := range text.TextStyle {
-		text.TextStyle[i].YAlign = draw.YCenter
+	for i := range figuresText.TextStyle {
+		figuresText.TextStyle[i].YAlign, figuresText.TextStyle[i].Font = draw.YCenter, typeface
 	}
-	p.Add(b, text)
+	p.Add(b, figuresText)
 	p.NominalY(labels...)
 	p.X.Min, p.X.Max = 0, to-from
 	ticks := decades(from, to, rateLabel)

@@ -2,10 +2,13 @@ package report
 
 import (
 	_ "embed"
+	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
 	"strings"
+
+	"codeberg.org/go-fonts/liberation/liberationsansregular"
 )
 
 //go:embed page.html
@@ -17,6 +20,8 @@ var pageTemplate = template.Must(template.New("page").Parse(page))
 type view struct {
 	*Document
 	Parts []part
+	// Font is the rule that has the typeface of the drawings.
+	Font template.CSS
 }
 
 // part is one section of the page.
@@ -42,7 +47,7 @@ type row struct {
 // WriteHTML writes the document as one page that needs no other file and no network:
 // drawings are in it as SVG, and there is no script.
 func (d *Document) WriteHTML(w io.Writer) error {
-	v := view{Document: d}
+	v := view{Document: d, Font: fontRule()}
 	for _, s := range d.Sections {
 		charts, err := chartsOf(s.Results)
 		if err != nil {
@@ -55,6 +60,11 @@ func (d *Document) WriteHTML(w io.Writer) error {
 		return fmt.Errorf("report: write page: %w", err)
 	}
 	return nil
+}
+
+func fontRule() template.CSS {
+	return template.CSS(fmt.Sprintf("@font-face { font-family: \"Liberation Sans\"; src: url(\"data:font/ttf;base64,%s\"); }",
+		base64.StdEncoding.EncodeToString(liberationsansregular.TTF)))
 }
 
 // tableOf is the table for people, less the columns that would be empty.
