@@ -6,9 +6,18 @@ import "github.com/spf13/cobra"
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		newCompare(),
+		newRate(),
 		newLatency(),
 		newThroughput(),
+		newWakeup(),
+		newFanout(),
+		newFanin(),
+		newGroup(),
+		newPages(),
+		newStart(),
+		newGC(),
 		newRaw(),
+		newAll(),
 		newChaos(),
 		newKill(),
 		newWorker(),

@@ -65,9 +65,8 @@ func newCompare() *cobra.Command {
 		},
 	}
 	c.register(cmd, 100*time.Millisecond)
+	defaultRounds(cmd, 3)
 	f := cmd.Flags()
-	f.Lookup("rounds").DefValue = "3"
-	_ = f.Set("rounds", "3")
 	f.StringSliceVar(&c.sizes, "size", []string{"48", "1KiB", "64KiB"}, "payload sizes, each from 8 bytes")
 	f.IntSliceVar(&c.batches, "batch", []int{1, 16}, "payloads of one call, write or pipeline of the streams")
 	f.StringSliceVar(&c.systems, "systems", compared, "which to compare")

@@ -24,6 +24,7 @@ type common struct {
 	duration time.Duration
 	cores    string
 	rounds   int
+	workers  int // processes, two if 0; they take turns on the two cores
 	output
 }
 

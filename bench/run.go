@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +51,11 @@ func newRun(cmd *cobra.Command, c common, trips []raw.Trip, transfers []raw.Tran
 	if err != nil {
 		return nil, err
 	}
-	team, err := startTeam(cmd.Context(), cores, limits)
+	var places []int
+	for i := range max(c.workers, 2) {
+		places = append(places, cores[i%2])
+	}
+	team, err := startTeam(cmd.Context(), places, limits)
 	if err != nil {
 		return nil, errors.Join(err, limits.Close())
 	}
@@ -96,5 +102,40 @@ func (r *run) settle(results []report.Result) {
 			results[i].Settings = &report.Settings{}
 		}
 		results[i].Settings.Cores, results[i].Settings.ClockNanoseconds = formatCores(r.cores), clock
+	}
+}
+
+// session runs cases beside the raw limits and returns the results of both.
+func (r *run) session(ctx context.Context, rounds int, measured []workload.Measured) ([]report.Result, error) {
+	cases := r.limits.Cases()
+	for _, m := range measured {
+		cases = append(cases, m)
+	}
+	if err := session.Run(ctx, r.team, rounds, cases, r.progress); err != nil {
+		return nil, err
+	}
+	var results []report.Result
+	for _, m := range measured {
+		results = append(results, m.Result())
+	}
+	results = append(results, r.limits.RoundTrip())
+	if all := r.limits.Transfers(); len(all) > 0 {
+		results = append(results, all[0])
+	}
+	r.settle(results)
+	return results, nil
+}
+
+// defaultRounds gives a subcommand fewer rounds than others.
+func defaultRounds(cmd *cobra.Command, n int) {
+	f := cmd.Flags().Lookup("rounds")
+	f.DefValue = strconv.Itoa(n)
+	_ = f.Value.Set(f.DefValue) // a number
+}
+
+// hide takes flags from a subcommand's help that mean nothing to it.
+func hide(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().Lookup(name).Hidden = true
 	}
 }

@@ -135,7 +135,10 @@ const System = "raw"
 // Roles are what workers must be able to do for Limits.
 func Roles() map[string]worker.Role {
 	s := &side{}
-	return map[string]worker.Role{RolePing: s.ping, RoleEcho: s.echo, RoleFill: s.fill, RoleDrain: s.drain}
+	return map[string]worker.Role{
+		RolePing: s.ping, RoleEcho: s.echo, RoleFill: s.fill, RoleDrain: s.drain,
+		RoleFutexPing: s.futexPing, RoleFutexEcho: s.futexEcho,
+	}
 }
 
 func (l *Limits) nextRound() uint64 {

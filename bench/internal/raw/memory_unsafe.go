@@ -15,15 +15,19 @@ import (
 //	256     8     pong     side B: the same number, back
 //	512     8     filled   side A: how many blocks are written
 //	768     8     emptied  side B: how many blocks are read
+//	1024    4     ping bell side A: a futex, the number of the round trip
+//	1280    4     pong bell side B: a futex, the same number, back
 //	4096    rest  lines    side A
 //
 // Words that different cores write are two false-sharing distances apart.
 const (
-	offPing    = 0
-	offPong    = 2 * arch.FalseSharing
-	offFilled  = 4 * arch.FalseSharing
-	offEmptied = 6 * arch.FalseSharing
-	offLines   = 4096
+	offPing     = 0
+	offPong     = 2 * arch.FalseSharing
+	offFilled   = 4 * arch.FalseSharing
+	offEmptied  = 6 * arch.FalseSharing
+	offPingBell = 8 * arch.FalseSharing
+	offPongBell = 10 * arch.FalseSharing
+	offLines    = 4096
 )
 
 // lineWords is the number of 64-bit words of a cache line.
@@ -35,6 +39,7 @@ type line [lineWords]uint64
 // memory is the typed view of a segment.
 type memory struct {
 	ping, pong, filled, emptied *atomic.Uint64
+	pingBell, pongBell          *atomic.Uint32
 	lines                       []line
 }
 
@@ -48,9 +53,11 @@ func view(b []byte) (memory, error) {
 		return memory{}, fmt.Errorf("raw: a segment must start at a cache line")
 	}
 	// Sound: every offset is a multiple of 8 inside b, whose first byte is aligned; an
-	// atomic.Uint64 is one 64-bit word, and a line is words only.
+	// atomic.Uint64 is one 64-bit word, an atomic.Uint32 half of one, and a line is words only.
 	word := func(off uintptr) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(base, off)) }
+	bell := func(off uintptr) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(base, off)) }
 	return memory{
+		pingBell: bell(offPingBell), pongBell: bell(offPongBell),
 		ping: word(offPing), pong: word(offPong), filled: word(offFilled), emptied: word(offEmptied),
 		lines: unsafe.Slice((*line)(unsafe.Add(base, offLines)), (len(b)-offLines)/arch.CacheLine),
 	}, nil

@@ -39,6 +39,23 @@ type Result struct {
 	// system could not keep up with it: then times only say how far behind it fell.
 	TargetPerSecond float64 `json:"target_per_s,omitempty"`
 	Behind          bool    `json:"behind,omitempty"`
+	// CPU is the processor time used, as a share of one core, and Threads how many threads that
+	// took; of a process that waits, or both sides of a stream.
+	CPU     *Share `json:"cpu,omitempty"`
+	Threads int    `json:"threads,omitempty"`
+	// BrokerCPU is what the broker used meanwhile.
+	BrokerCPU *Share `json:"broker_cpu,omitempty"`
+	// Sleeps is how often somebody slept, MissedWakeups how often there was something to read
+	// when a bounded sleep ran out.
+	Sleeps        int64  `json:"sleeps,omitempty"`
+	MissedWakeups *int64 `json:"missed_wakeups,omitempty"`
+	// GCCycles counts garbage collections, GCPause is how long one stopped the program on average, in ns.
+	GCCycles *int64 `json:"gc_cycles,omitempty"`
+	GCPause  int64  `json:"gc_pause_ns,omitempty"`
+	// PageFaults counts those of both processes while the clock ran; TLBMisses those loads whose
+	// page the processor had to look up. nil: not counted here.
+	PageFaults *int64 `json:"page_faults,omitempty"`
+	TLBMisses  *int64 `json:"dtlb_misses,omitempty"`
 	// Histogram holds all times of all rounds, for results that have some.
 	Histogram *Histogram `json:"-"`
 	// Frames is how many arrived and were checked, in all rounds.
@@ -49,6 +66,9 @@ type Result struct {
 	// Settings are what the figures depend on besides.
 	Settings *Settings `json:"settings,omitempty"`
 }
+
+// A Share is a part of one core: 1 is all of it.
+type Share float64
 
 // Settings are the conditions of a measurement.
 type Settings struct {

@@ -47,7 +47,10 @@ var columns = []column{
 	{"system", func(r Result) string { return r.System }},
 	{"variant", func(r Result) string { return r.Variant }},
 	{"payload", func(r Result) string { return size(r.PayloadBytes) }},
+	{"from", func(r Result) string { return whole(r.Publishers) }},
+	{"to", func(r Result) string { return whole(r.Subscribers) }},
 	{"batch", func(r Result) string { return whole(r.Batch) }},
+	{"target/s", func(r Result) string { return Quantity(r.TargetPerSecond) }},
 	{"p50", func(r Result) string { return Duration(r.P50) }},
 	{"p90", func(r Result) string { return Duration(r.P90) }},
 	{"p99", func(r Result) string { return Duration(r.P99) }},
@@ -57,6 +60,16 @@ var columns = []column{
 	{"frames/s", func(r Result) string { return Quantity(r.FramesPerSecond) }},
 	{"bytes/s", func(r Result) string { return Quantity(r.BytesPerSecond) }},
 	{"frames/poll", func(r Result) string { return Quantity(r.FramesPerPoll) }},
+	{"CPU", func(r Result) string { return share(r.CPU) }},
+	{"broker CPU", func(r Result) string { return share(r.BrokerCPU) }},
+	{"threads", func(r Result) string { return whole(r.Threads) }},
+	{"sleeps", func(r Result) string { return whole(int(r.Sleeps)) }},
+	{"missed", func(r Result) string { return counted(r.MissedWakeups) }},
+	{"GCs", func(r Result) string { return counted(r.GCCycles) }},
+	{"GC pause", func(r Result) string { return Duration(r.GCPause) }},
+	{"page faults", func(r Result) string { return counted(r.PageFaults) }},
+	{"dTLB misses", func(r Result) string { return counted(r.TLBMisses) }},
+	{"", func(r Result) string { return map[bool]string{true: "behind"}[r.Behind] }},
 	{"raw p50", func(r Result) string { return Duration(r.RawRTT) }},
 	{"p50/raw", ratio},
 	{"spread", func(r Result) string { return fmt.Sprintf("%.0f%%", r.Spread*100) }},
@@ -64,10 +77,25 @@ var columns = []column{
 
 // ratio is how many raw round trips a round trip takes.
 func ratio(r Result) string {
-	if r.P50 == 0 || r.RawRTT == 0 {
+	if r.P50 == 0 || r.RawRTT == 0 || r.TargetPerSecond != 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.2f", float64(r.P50)/float64(r.RawRTT))
+}
+
+func share(s *Share) string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.2f%%", 100*float64(*s))
+}
+
+// counted is a count that may be 0, or not there.
+func counted(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(*n, 10)
 }
 
 func whole(n int) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hugebus/hugebus/bench/internal/worker"
 	"github.com/hugebus/hugebus/client"
@@ -43,6 +44,8 @@ type Params struct {
 	SeqOnly bool `json:"seq_only"`
 	// ReadAll reads every byte of every frame.
 	ReadAll bool `json:"read_all"`
+	// Counting counts page faults and TLB misses.
+	Counting bool `json:"counting,omitempty"`
 	// Limit is how many frames a Poll takes at most.
 	Limit int `json:"limit"`
 }
@@ -55,10 +58,24 @@ type end struct {
 	lane   *client.Lane
 	sub    *client.Subscriber
 	poll   bool
+	// attached is how long it took to attach, behind the connection to the broker.
+	attached time.Duration
 }
 
-// attach dials the broker and attaches to the topics named; "" is none.
-func attach(t *worker.Task, p Params, publish, subscribe string) (_ *end, err error) {
+// attach dials the broker, attaches to the topics named ("" is none), and waits for the others.
+func attach(t *worker.Task, p Params, publish, subscribe string) (*end, error) {
+	e, err := attachTo(p, publish, subscribe)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Await(); err != nil {
+		return nil, joinClose(err, e)
+	}
+	return e, nil
+}
+
+// attachTo is attach without the wait.
+func attachTo(p Params, publish, subscribe string) (_ *end, err error) {
 	e := &end{params: p, ctx: context.Background(), poll: p.Wait == WaitPoll}
 	wait := client.WaitSpin
 	if !e.poll {
@@ -74,6 +91,7 @@ func attach(t *worker.Task, p Params, publish, subscribe string) (_ *end, err er
 			err = errors.Join(err, e.client.Close())
 		}
 	}()
+	before := time.Now()
 	if publish != "" {
 		if e.lane, err = e.client.Lane(e.ctx, publish, client.PublisherOptions{Wait: wait}); err != nil {
 			return nil, err
@@ -84,7 +102,8 @@ func attach(t *worker.Task, p Params, publish, subscribe string) (_ *end, err er
 			return nil, err
 		}
 	}
-	return e, t.Await()
+	e.attached = time.Since(before)
+	return e, nil
 }
 
 // idle is called when a Poll has found nothing.

@@ -22,19 +22,25 @@ type Bus struct {
 	stop   context.CancelFunc
 	served chan error
 	client *client.Client
+	topics int // made by Fresh
 	// Pages is what kind of pages the last topic got.
 	Pages string
 }
 
 // OpenBus starts a broker. Close it after the run.
-func OpenBus(ctx context.Context) (_ *Bus, err error) {
+func OpenBus(ctx context.Context) (*Bus, error) { return openBus(ctx, "") }
+
+// OpenWatchedBus is OpenBus with figures, for MissedWakeups.
+func OpenWatchedBus(ctx context.Context) (*Bus, error) { return openBus(ctx, "127.0.0.1:0") }
+
+func openBus(ctx context.Context, metrics string) (_ *Bus, err error) {
 	dir, err := os.MkdirTemp("", "hugebus-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("bench: folder for the broker's socket: %w", err)
 	}
 	b := &Bus{dir: dir, served: make(chan error, 1)}
 	// Workers that end are no news, and its log would tear the progress line.
-	b.broker, err = broker.New(broker.Config{Socket: filepath.Join(dir, "control.sock"), Logger: slog.New(slog.DiscardHandler)})
+	b.broker, err = broker.New(broker.Config{Socket: filepath.Join(dir, "control.sock"), Metrics: metrics, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -80,3 +86,13 @@ func CheckSize(size, capacity int64) error {
 	}
 	return fmt.Errorf("--size %d: a topic of %s takes payloads of at most %d bytes: %s", size, shm.FormatSize(capacity), limit, remedy)
 }
+
+// Fresh makes a topic with a name of its own, and returns that.
+func (b *Bus) Fresh(ctx context.Context, o client.TopicOptions) (string, error) {
+	b.topics++
+	name := fmt.Sprintf("fresh-%d", b.topics)
+	return name, b.Create(ctx, name, o)
+}
+
+// Remove removes a topic.
+func (b *Bus) Remove(ctx context.Context, name string) error { return b.client.RemoveTopic(ctx, name) }

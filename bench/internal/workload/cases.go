@@ -25,7 +25,7 @@ const (
 // Roles are what workers must be able to do for the cases of this package.
 func Roles() map[string]worker.Role {
 	own := map[string]worker.Role{RolePing: Ping, RoleEcho: Echo, RolePublish: Publish, RoleConsume: Consume}
-	return worker.Join(own, peerRoles(), channelRoles(), foreign.Roles())
+	return worker.Join(own, peerRoles(), channelRoles(), rateRoles(), fanRoles(), idleRoles(), missedRoles(), startRoles(), gcRoles(), foreign.Roles())
 }
 
 // A Plan says what to measure: Shape for every size and batch.

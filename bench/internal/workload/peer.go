@@ -28,6 +28,8 @@ type PeerParams struct {
 	Nanoseconds int64 `json:"ns"`
 	// Warm is how many payloads are sent before the clock runs.
 	Warm uint64 `json:"warm"`
+	// Pinned keeps it on the worker's thread and core, with the garbage collector off.
+	Pinned bool `json:"pinned"`
 }
 
 // application runs a role as an application runs: on goroutines that the scheduler places,
@@ -48,12 +50,17 @@ func application(role worker.Role) worker.Role {
 
 // overLink makes a role of a function over one end of a link.
 func overLink(side link.Side, do func(link.Link, PeerParams) (any, error)) worker.Role {
-	return application(func(t *worker.Task) (any, error) {
-		var p PeerParams
+	return overLinkOf(side, func(p PeerParams) PeerParams { return p }, do)
+}
+
+// overLinkOf is overLink for parameters that hold those of a link.
+func overLinkOf[P any](side link.Side, of func(P) PeerParams, do func(link.Link, P) (any, error)) worker.Role {
+	role := func(t *worker.Task) (any, error) {
+		var p P
 		if err := t.Decode(&p); err != nil {
 			return nil, err
 		}
-		l, err := link.Open(p.Spec, side)
+		l, err := link.Open(of(p).Spec, side)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +69,17 @@ func overLink(side link.Side, do func(link.Link, PeerParams) (any, error)) worke
 		}
 		result, err := do(l, p)
 		return result, errors.Join(err, l.Close())
-	})
+	}
+	return func(t *worker.Task) (any, error) {
+		var p P
+		if err := t.Decode(&p); err != nil {
+			return nil, err
+		}
+		if of(p).Pinned {
+			return role(t)
+		}
+		return application(role)(t)
+	}
 }
 
 // peerRoles are the workloads over links.

@@ -166,3 +166,29 @@ func (c *peerCase) Result() report.Result {
 	}
 	return r
 }
+
+// Sleepers are round trips of processes that sleep between payloads: over the bus, by goroutines and by a
+// thread that is tied to a core, and over a Unix socket. The bus has the topics of a link.
+func Sleepers(dir string, b *Bus, p Plan) []Measured {
+	var cases []Measured
+	p.each(func(shape Params) {
+		for _, way := range []struct {
+			spec    link.Spec
+			variant string
+			pinned  bool
+		}{
+			{link.Spec{System: link.Bus, Server: b.Socket(), Wait: "sleep"}, "Go, sleep", false},
+			{link.Spec{System: link.Bus, Server: b.Socket(), Wait: "sleep"}, "Go, sleep, pinned threads", true},
+			{link.Spec{System: link.Unix}, "Go", false},
+			{link.Spec{System: link.Unix}, "Go, pinned threads", true},
+		} {
+			way.spec.Size, way.spec.Limit = shape.Size, shape.Limit
+			cases = append(cases, &peerCase{
+				rival: Rival{System: way.spec.System}, dir: dir,
+				params: PeerParams{Spec: way.spec, Batch: 1, Count: shape.Count, Nanoseconds: shape.Nanoseconds, Warm: peerWarm, Pinned: way.pinned},
+				result: report.Result{Scenario: ScenarioLatency, System: way.spec.System, Variant: way.variant, PayloadBytes: shape.Size, Batch: 1},
+			})
+		}
+	})
+	return cases
+}

@@ -7,6 +7,8 @@ type sender struct {
 	end  *end
 	w    *writer
 	next uint64 // sequence number of the next frame
+	// publisher is added to every number, where there are several.
+	publisher uint64
 }
 
 func newSender(e *end) *sender {
@@ -19,6 +21,7 @@ func (s *sender) send(n int, mark uint64) error {
 	if n == 1 {
 		seq := s.next
 		s.next++
+		mark |= s.publisher
 		if s.end.params.Claim {
 			return s.claim(seq, mark)
 		}
@@ -28,8 +31,12 @@ func (s *sender) send(n int, mark uint64) error {
 	for i, b := range slots {
 		seq := s.next + uint64(i)
 		prepare(b, seq)
-		if i == n-1 && mark != 0 {
-			setSeq(b, seq|mark)
+		own := s.publisher
+		if i == n-1 {
+			own |= mark
+		}
+		if own != 0 {
+			setSeq(b, seq|own)
 		}
 	}
 	err := s.batch(slots)

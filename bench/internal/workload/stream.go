@@ -20,7 +20,7 @@ type StreamParams struct {
 	Topic string `json:"topic"`
 }
 
-// Publish is the side that writes. It has no result.
+// Publish is the side that writes; its result is Counts.
 func Publish(t *worker.Task) (any, error) {
 	var p StreamParams
 	if err := t.Decode(&p); err != nil {
@@ -30,24 +30,27 @@ func Publish(t *worker.Task) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := stream(newSender(e)); err != nil {
+	counts := newCounting(p.Counting)
+	if err := stream(newSender(e), counts.begin); err != nil {
 		return nil, joinClose(err, e)
 	}
-	return nil, e.close()
+	counted, err := counts.end()
+	return counted, joinClose(err, e)
 }
 
 // clockEvery is how many frames, at least, are published between two looks at the
 // clock, which costs as much as a frame or two.
 const clockEvery = 4096
 
-// stream publishes the warm-up, and then until a bound is reached.
-func stream(s *sender) error {
+// stream publishes the warm-up, calls begin, and then publishes until a bound is reached.
+func stream(s *sender, begin func()) error {
 	p := s.end.params
 	for s.next <= p.Warm {
 		if err := s.send(1, 0); err != nil {
 			return err
 		}
 	}
+	begin()
 	start := time.Now()
 	first, look := s.next, s.next+clockEvery
 	for {
@@ -84,6 +87,7 @@ type Consumed struct {
 	// Polls is how many polls found something, Empty how many did not, while the clock ran.
 	Polls int64 `json:"polls"`
 	Empty int64 `json:"empty"`
+	Counts
 }
 
 // Consume is the side that reads; its result is Consumed.
@@ -109,10 +113,12 @@ func consume(e *end) (Consumed, error) {
 	p := e.params
 	r := newReader(p.Size, p.ReadAll, p.SeqOnly)
 	done := false
+	counts := newCounting(p.Counting)
 	handle := func(f client.Frame) error {
 		seq, err := r.check(f.Payload)
 		if seq >= p.Warm { // the last warm frame, or the end
 			if seq == p.Warm {
+				counts.begin()
 				start, c.Polls, c.Empty = time.Now(), 0, 0
 			}
 			if seq >= endBit {
@@ -137,5 +143,7 @@ func consume(e *end) (Consumed, error) {
 	}
 	c.Nanoseconds = int64(time.Since(start))
 	c.Frames = int64(r.want - 1 - p.Warm)
-	return c, nil
+	counted, err := counts.end()
+	c.Counts = counted
+	return c, err
 }
