@@ -12,8 +12,8 @@ import (
 	"github.com/hugebus/hugebus/internal/testutil"
 )
 
-func TestCompare(t *testing.T) {
-	program := testutil.BuildTagged(t, "github.com/hugebus/hugebus/bench", "")
+// compareTests are those of compare, over the program that was built once.
+func compareTests(t *testing.T, program string) {
 	t.Run("all systems", func(t *testing.T) { smokeCompare(t, program) })
 	t.Run("files", func(t *testing.T) { smokeFiles(t, program) })
 }

@@ -63,6 +63,8 @@ var latencies = []string{"p50_ns", "p90_ns", "p99_ns", "p999_ns", "p9999_ns", "m
 
 func TestBench(t *testing.T) {
 	program := testutil.BuildTagged(t, "github.com/hugebus/hugebus/bench", "")
+	t.Run("compare", func(t *testing.T) { compareTests(t, program) })
+	t.Run("scenarios", func(t *testing.T) { scenarioTests(t, program) })
 	t.Run("latency", func(t *testing.T) { smokeLatency(t, program) })
 	t.Run("throughput", func(t *testing.T) { smokeThroughput(t, program) })
 	t.Run("large payloads", func(t *testing.T) { smokeLarge(t, program) })

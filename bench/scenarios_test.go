@@ -10,8 +10,8 @@ import (
 	"github.com/hugebus/hugebus/internal/testutil"
 )
 
-func TestScenarios(t *testing.T) {
-	program := testutil.BuildTagged(t, "github.com/hugebus/hugebus/bench", "")
+// scenarioTests are those of all other scenarios.
+func scenarioTests(t *testing.T, program string) {
 	t.Run("rate", func(t *testing.T) { smokeRate(t, program) })
 	t.Run("fanout", func(t *testing.T) { smokeFan(t, program, "fanout", "1", "1,3") })
 	t.Run("fanin", func(t *testing.T) { smokeFan(t, program, "fanin", "1,3", "1") })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hugebus/hugebus/bench/internal/link"
 	"github.com/hugebus/hugebus/bench/internal/raw"
+	"github.com/hugebus/hugebus/bench/internal/report"
 	"github.com/hugebus/hugebus/bench/internal/workload"
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/ring"
@@ -127,6 +128,22 @@ func (c *wakeupFlags) measure(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.publish(cmd, run, results, fmt.Sprintf("Cores %s. Medians of %d rounds; idle and missed-wakeups ran once. CPU is a share of one core, of both sides of the slow stream together.",
-		formatCores(run.cores), c.rounds))
+	return c.publish(cmd, run, results, append([]string{fmt.Sprintf("Cores %s. Medians of %d rounds; idle and missed-wakeups ran once. CPU is a share of one core, of both sides of the slow stream together.",
+		formatCores(run.cores), c.rounds)}, wakeupRatios(results)...)...)
+}
+
+// wakeupRatios say how each way to sleep and wake compares with the futex with nothing in between.
+func wakeupRatios(results []report.Result) []string {
+	var notes []string
+	bare := int64(0)
+	for _, r := range results {
+		switch {
+		case r.Scenario == raw.ScenarioFutex:
+			bare = r.P50
+		case r.Scenario == workload.ScenarioLatency && bare > 0:
+			notes = append(notes, fmt.Sprintf("%s (%s), %s: p50 is %.2f times that of the bare futex.",
+				r.System, r.Variant, shm.FormatSize(int64(r.PayloadBytes)), float64(r.P50)/float64(bare)))
+		}
+	}
+	return notes
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 
@@ -75,9 +76,9 @@ var columns = []column{
 	{"spread", func(r Result) string { return fmt.Sprintf("%.0f%%", r.Spread*100) }},
 }
 
-// ratio is how many raw round trips a round trip takes.
+// ratio is how many raw round trips a round trip takes, where it is one.
 func ratio(r Result) string {
-	if r.P50 == 0 || r.RawRTT == 0 || r.TargetPerSecond != 0 {
+	if r.P50 == 0 || r.RawRTT == 0 || !slices.Contains([]string{"latency", "gc", "raw-rtt"}, r.Scenario) {
 		return ""
 	}
 	return fmt.Sprintf("%.2f", float64(r.P50)/float64(r.RawRTT))
