@@ -77,8 +77,9 @@ func smokeWakeup(t *testing.T, program string) {
 		}
 	}
 	for _, o := range append(of(results, "latency"), of(results, "raw-futex")...) {
-		if o["frames"] != 100.0 && o["scenario"] == "latency" {
-			t.Errorf("%v frames were checked, want 100: %v", o["frames"], o)
+		// --duration bounds a round as well, for the slow stream.
+		if n := o.number(t, "frames"); n > 100 {
+			t.Errorf("%v frames were checked, want 100 at most: %v", n, o)
 		}
 		o.number(t, "p50_ns")
 	}
