@@ -49,12 +49,12 @@ func newGC() *cobra.Command {
 			return b.measure(cmd, plan, prepare, nil)
 		},
 	}
-	b.common.register(cmd, time.Second)
+	b.common.register(cmd, 2*time.Second)
 	b.register(cmd, "4MiB")
 	defaultRounds(cmd, 3)
 	f := cmd.Flags()
 	f.StringVar(&heap, "heap", "1GiB", "live heap of each process")
 	f.StringVar(&alloc, "alloc", "256MiB", "bytes that each process allocates a second")
-	f.IntVar(&percent, "gogc", 20, "GOGC of both processes: how much the heap grows before it is collected, in percent")
+	f.IntVar(&percent, "gogc", 10, "GOGC of both processes: how much the heap grows before it is collected, in percent")
 	return cmd
 }

@@ -131,7 +131,7 @@ func smokePages(t *testing.T, program string) {
 }
 
 func smokeGC(t *testing.T, program string) {
-	results := of(measure(t, program, "gc", "--heap", "8MiB", "--alloc", "64MiB", "--duration", "300ms", "--raw-duration", "5ms"), "gc")
+	results := of(measure(t, program, "gc", "--heap", "8MiB", "--alloc", "32MiB", "--duration", "300ms", "--raw-duration", "5ms"), "gc")
 	if len(results) != 2 {
 		t.Fatalf("%d results, want 2", len(results))
 	}

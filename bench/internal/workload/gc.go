@@ -81,19 +81,25 @@ func (b *ballast) hold(bytes int64) {
 // garbage keeps the allocations of the load from being left out.
 var garbage atomic.Pointer[[]byte]
 
+// mostLitter bounds the time whose allocations are made at once.
+const mostLitter = 10 * time.Millisecond
+
 // litter allocates bytes per second until stop is closed.
 func litter(perSecond int64, stop <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
 	const each = 1024
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	start, made := time.Now(), int64(0)
+	last := time.Now()
 	for {
 		select {
 		case <-stop:
 			return
-		case <-tick.C:
-			for want := int64(time.Since(start).Seconds() * float64(perSecond)); made < want; made += each {
+		case now := <-tick.C:
+			// What a busy machine kept it from is not made up for.
+			pause := min(now.Sub(last), mostLitter)
+			last = now
+			for n := int64(pause.Seconds() * float64(perSecond)); n > 0; n -= each {
 				b := make([]byte, each)
 				garbage.Store(&b)
 			}
