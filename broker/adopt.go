@@ -315,7 +315,11 @@ func (t *topic) resume(h *holder, r attachmentRecord) bool {
 			return false
 		}
 	default:
-		if s, err := t.ring.SubscriberState(r.Slot); err == nil && a.policy == 0 {
+		s, err := t.ring.SubscriberState(r.Slot)
+		if err != nil || !s.Taken {
+			return false // the earlier broker had freed it, and did not live to forget it
+		}
+		if a.policy == 0 {
 			a.policy = s.Policy // recorded by a release that did not say
 		}
 	}

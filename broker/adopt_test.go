@@ -225,3 +225,25 @@ func TestKeeperConfiguration(t *testing.T) {
 		t.Errorf("%v, %v", c.AdoptGrace, err)
 	}
 }
+
+// TestRecordOfAFreedSubscriber: a broker died when it had freed a subscriber's slot, and had not forgotten it yet. The next one
+// must not take the free slot for one that its client has spoilt.
+func TestRecordOfAFreedSubscriber(t *testing.T) {
+	c := kept(t)
+	s := start(t, c)
+	p, secret := s.secretive(t)
+	p.create("orders", small)
+	v, _ := p.subscriber("orders")
+	if err := s.topics.get("orders").ring.ReleaseSubscriber(v.Slot); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t)
+	s = start(t, c)
+	q, _ := s.secretive(t)
+	if r := q.reattach(secret, false, v.Attachment); len(r.Attachments) != 0 {
+		t.Errorf("a free slot was given back: %+v", r)
+	}
+	if info := q.show("orders"); info.SubscriberCount != 0 || info.Violations != 0 {
+		t.Errorf("%d subscribers, %d violations", info.SubscriberCount, info.Violations)
+	}
+}

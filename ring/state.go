@@ -37,6 +37,7 @@ func (r *Ring) PublisherState(i int) (PublisherState, error) {
 // A SubscriberState is what a subscriber slot says.
 type SubscriberState struct {
 	Policy     Policy
+	Taken      bool // admitted, and not freed
 	Joined     bool
 	Evicted    bool
 	Position   Position // cursor; for a member, what it holds, or the group's head
@@ -57,7 +58,7 @@ func (r *Ring) SubscriberState(i int) (SubscriberState, error) {
 	s := &r.subscribers[i]
 	state := s.state.Load() & subState
 	out := SubscriberState{
-		Policy: Policy(s.policy.Load()), Joined: state == subJoined || state == subEvicted, Evicted: state == subEvicted,
+		Policy: Policy(s.policy.Load()), Joined: state == subJoined || state == subEvicted, Taken: state != subFree, Evicted: state == subEvicted,
 		Frames: s.frames.Load(), Gaps: s.gaps.Load(), GapBytes: s.gapBytes.Load(), Missed: s.missed.Load(),
 		EvictLag: s.evictLag.Load(), EvictAfter: time.Duration(s.evictAfter.Load()),
 	}

@@ -99,7 +99,7 @@ func TestStates(t *testing.T) {
 		}
 		s.Missed()
 		ss, _ := r.SubscriberState(2)
-		if want := (SubscriberState{Policy: Reliable, Joined: true, Position: start + 128, Lag: 192, Frames: 2, Missed: 1}); ss != want {
+		if want := (SubscriberState{Policy: Reliable, Taken: true, Joined: true, Position: start + 128, Lag: 192, Frames: 2, Missed: 1}); ss != want {
 			t.Errorf("%+v, want %+v", ss, want)
 		}
 
@@ -109,7 +109,7 @@ func TestStates(t *testing.T) {
 		m.Missed()
 		// An idle member is where its group is.
 		ss, _ = r.SubscriberState(3)
-		if want := (SubscriberState{Policy: GroupMember, Joined: true, Position: start + 128, Lag: 192, Frames: 2, Missed: 1}); ss != want {
+		if want := (SubscriberState{Policy: GroupMember, Taken: true, Joined: true, Position: start + 128, Lag: 192, Frames: 2, Missed: 1}); ss != want {
 			t.Errorf("of a member: %+v, want %+v", ss, want)
 		}
 		_, err = m.Poll(1, func(Frame) error {

@@ -41,7 +41,8 @@ func (c Common) dial(control *Control) (bus *client.Client, err error) {
 func (c *Control) attaching(attach func(ctx context.Context) error) error {
 	for {
 		err := attach(c.ctx)
-		again := errors.Is(err, client.ErrBrokerUnavailable) || errors.Is(err, client.ErrNoSlot) || errors.Is(err, client.ErrBusy)
+		again := errors.Is(err, client.ErrBrokerUnavailable) || errors.Is(err, client.ErrNoSlot) || errors.Is(err, client.ErrBusy) ||
+			keeperTooSlow(err)
 		if !again || c.stopped.Load() {
 			return err
 		}
@@ -50,6 +51,11 @@ func (c *Control) attaching(attach func(ctx context.Context) error) error {
 		case <-c.ctx.Done():
 		}
 	}
+}
+
+// keeperTooSlow reports whether the broker says that its keeper has not answered for ten seconds: the machine has stood still.
+func keeperTooSlow(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "the broker failed") && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 }
 
 // unlessStopped is err, or nil if it is only that the worker was told to stop.

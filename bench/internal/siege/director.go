@@ -63,6 +63,9 @@ type director struct {
 	schedule Schedule
 	calm     bool // nothing more is done to anybody
 
+	watched time.Time // when it last looked who waits too long
+	stall   time.Time // when it last was late for that: the machine had stood still, for others too
+
 	keeperKilled time.Time
 	refilled     time.Time // when the next one had everything
 	keeperHeld   census    // of the keeper, before
@@ -306,7 +309,7 @@ func (d *director) hear(e event) error {
 	case e.seen != nil:
 		return d.saw(*e.seen)
 	case e.late != "":
-		if time.Since(b.arena.stopped) < longestStop+2*nap {
+		if time.Since(b.arena.stopped) < longestStop+2*nap || time.Since(d.stall) < d.o.Watchdog {
 			return nil
 		}
 		return fmt.Errorf("%s %s", b.name, e.late)

@@ -34,7 +34,8 @@ type Result struct {
 	Failpoints bool             `json:"failpoints"`
 	Violation  string           `json:"violation,omitempty"`
 	Dump       string           `json:"dump,omitempty"`
-	Kills      int              `json:"kills"` // deaths by SIGKILL, wherever
+	Stalls     int              `json:"stalls"` // how often the machine stood still for seconds, and nobody was blamed for waiting
+	Kills      int              `json:"kills"`  // deaths by SIGKILL, wherever
 	ByKind     ByKind           `json:"by_kind"`
 	Points     map[string]Point `json:"points"`
 	Topics     []TopicResult    `json:"topics"`
@@ -114,6 +115,9 @@ func (r *Result) Write(w io.Writer) error {
 
 func (r *Result) verdict() string {
 	text := "no violation"
+	if r.Stalls > 0 {
+		text += fmt.Sprintf(" (the machine stood still %d times)", r.Stalls)
+	}
 	if !r.Failpoints {
 		text += "; at random times only: this program has no failpoints, and there is no go tool to build one that has"
 	}

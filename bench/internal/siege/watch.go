@@ -13,10 +13,18 @@ import (
 	"github.com/hugebus/hugebus/client"
 )
 
+// stalled is how late the director may be for its look once a second before it takes the machine for one that stood still.
+const stalled = 4 * time.Second
+
 // watch looks once a second whether anybody waits too long, and checks publishers that have ended.
 func (d *director) watch() error {
 	d.say()
 	d.nudge()
+	if late := time.Since(d.watched); !d.watched.IsZero() && late > stalled {
+		d.stall = time.Now()
+		d.result.Stalls++
+	}
+	d.watched = time.Now()
 	for _, a := range d.arenas {
 		if err := a.check(); err != nil {
 			return err
@@ -25,7 +33,7 @@ func (d *director) watch() error {
 			return err
 		}
 	}
-	if d.keeperKilled.After(d.refilled) && time.Since(d.keeperKilled) > d.o.Watchdog && !d.broker.stopped {
+	if d.keeperKilled.After(d.refilled) && time.Since(d.stall) > d.o.Watchdog && time.Since(d.keeperKilled) > d.o.Watchdog && !d.broker.stopped {
 		return fmt.Errorf("the broker has not filled another keeper within %v", d.o.Watchdog)
 	}
 	for _, b := range d.crew.all {
@@ -138,6 +146,9 @@ func (d *director) nudge() {
 
 // laggards is an error if a reader, or a group, has not told a frame for too long.
 func (d *director) laggards(a *arena) error {
+	if time.Since(d.stall) < d.o.Watchdog {
+		return nil
+	}
 	for _, l := range a.ledger.Behind(d.o.Watchdog) {
 		b := d.berths[strings.TrimPrefix(l.Name, group+"/")]
 		if b != nil && (b.stopped || time.Since(b.since) < d.o.Watchdog) {
@@ -166,7 +177,7 @@ func (d *director) stands(b *berth) error {
 	if got != b.got {
 		b.got, b.since = got, time.Now()
 	}
-	if stood := time.Since(b.since); stood > d.o.Watchdog {
+	if stood := time.Since(b.since); stood > d.o.Watchdog && time.Since(d.stall) > d.o.Watchdog {
 		doing := "publish"
 		switch {
 		case b.term:
