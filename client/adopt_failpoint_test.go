@@ -62,6 +62,11 @@ var crashes = []crash{
 	{broker.FailDepartFreed + "=kill", leaveOnce("lane", "claim 0 x 10")},
 	{broker.FailDepartFreed + "=kill", leaveOnce("sub reliable")},
 	{broker.FailDepartFreed + "=kill", leaveOnce("member fresh")},
+	{"ring/reap/filed=kill", leaveOnce("member fresh")},
+	{"ring/reap/idle=kill", leaveOnce("member fresh")},
+	{"ring/repair/condemned=kill", leaveOnce("lane", "claim 0 x 10")},
+	{"ring/repair/filled=kill", leaveOnce("lane", "claim 0 x 10")},
+	{"ring/repair/mid-free=kill", leaveOnce("lane", "claim 0 x 10")},
 	{"ring/repair/before-stamp=kill", leaveOnce("lane", "claim 0 x 10")},
 	{"ring/repair/before-free=kill", leaveOnce("lane", "claim 0 x 10")},
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // HugePool is the state of the machine's pool of hugetlb pages of one size. All counts are pages.
@@ -100,7 +101,10 @@ func THP() (string, error) { return chosenWord(THPFile) }
 
 // THPSize returns the size in bytes of a transparent huge page that one entry of the page directory maps: 2 MiB on
 // amd64. A kernel without transparent huge pages gives fs.ErrNotExist.
-func THPSize() (int64, error) { return readInt("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") }
+func THPSize() (int64, error) { return thpSize() }
+
+// thpSize reads once: it is the same until the next boot, and a broker that adopts asks for every segment.
+var thpSize = sync.OnceValues(func() (int64, error) { return readInt("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size") })
 
 // chosenWord returns the word in brackets of a file such as "always [madvise] never".
 func chosenWord(file string) (string, error) {
