@@ -20,10 +20,12 @@ func commands() []*cobra.Command {
 		newAll(),
 		newChaos(),
 		newKill(),
+		newRestart(),
 		newWorker(),
 		newChaosWorker(),
 		newVictim(),
 		newKeeper(),
 		newServer(),
+		newRestartWorker(),
 	}
 }

@@ -73,6 +73,7 @@ func TestBench(t *testing.T) {
 	t.Run("worker dies", func(t *testing.T) { workerDies(t, program) })
 	t.Run("killed", func(t *testing.T) { killed(t, program) })
 	t.Run("interrupted", func(t *testing.T) { interrupted(t, program) })
+	t.Run("restart", func(t *testing.T) { smokeRestart(t, program) })
 }
 
 func smokeLatency(t *testing.T, program string) {
