@@ -104,6 +104,7 @@ func (h *holder) keep() error {
 		return nil
 	}
 	if len(h.held)+len(h.leaving) == 0 {
+		h.forgetProcess()
 		if h.kept {
 			h.kept = false
 			v.drop(h.key)
@@ -179,7 +180,14 @@ func (h *holder) forgetSettled() {
 	if err := h.keep(); err != nil {
 		h.broker.log.Error("the keeper does not take a change; the next broker will find out by itself", "client", h.name, "error", err)
 	}
-	if h.gone && len(h.leaving) == 0 && h.process != nil {
+	if h.gone && len(h.leaving) == 0 {
+		h.forgetProcess()
+	}
+}
+
+// forgetProcess closes the pidfd of a client that holds nothing. The caller holds mu.
+func (h *holder) forgetProcess() {
+	if h.process != nil {
 		_ = h.process.Close() // nothing is written to a pidfd
 		h.process = nil
 	}
