@@ -112,8 +112,9 @@ func (d *director) siege(ctx context.Context) error {
 		d.later(d.chance.pause(), Action{})
 	}
 	asking, enough := context.WithCancel(ctx)
-	defer enough()
-	go d.ask(asking)
+	asked := make(chan struct{})
+	defer func() { enough(); <-asked }()
+	go func() { defer close(asked); d.ask(asking) }()
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	next := time.NewTimer(0)

@@ -198,6 +198,10 @@ func (d *director) settle(ctx context.Context) error {
 			return err
 		}
 	}
+	// It was perhaps just there. The broker takes this after what it was asked before.
+	if err := d.unchurn(ctx); err != nil {
+		return err
+	}
 	for _, b := range d.crew.all {
 		if b.feed != nil {
 			b.feed.stop()

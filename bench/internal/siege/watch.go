@@ -71,9 +71,12 @@ func (d *director) ask(ctx context.Context) {
 	}
 }
 
+// churned is the topic that churn makes and removes.
+const churned = "comes-and-goes"
+
 // churn makes a topic with a group and removes it again, so that brokers die in the middle of that.
 func (d *director) churn(ctx context.Context) error {
-	const name = "comes-and-goes"
+	const name = churned
 	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
 	defer cancel()
 	unknown := func(err error) bool { return errors.Is(err, client.ErrBrokerUnavailable) }
@@ -91,13 +94,20 @@ func (d *director) churn(ctx context.Context) error {
 	} else if ctx.Err() != nil || !unknown(err) {
 		return unlessCanceled(fmt.Errorf("group of topic %s: %w", name, err))
 	}
+	return unlessCanceled(d.unchurn(ctx))
+}
+
+// unchurn removes the topic of churn, if it is there.
+func (d *director) unchurn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
+	defer cancel()
 	for {
-		err := d.bus.RemoveTopic(ctx, name)
+		err := d.bus.RemoveTopic(ctx, churned)
 		if err == nil || errors.Is(err, client.ErrNotFound) {
 			return nil
 		}
-		if ctx.Err() != nil || !unknown(err) {
-			return unlessCanceled(fmt.Errorf("remove topic %s: %w", name, err))
+		if ctx.Err() != nil || !errors.Is(err, client.ErrBrokerUnavailable) {
+			return fmt.Errorf("remove topic %s: %w", churned, err)
 		}
 	}
 }
