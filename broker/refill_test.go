@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/hugebus/hugebus/internal/keeper"
@@ -90,16 +91,26 @@ func TestRefillWaitsForTopicsThatAreMade(t *testing.T) {
 // A recordingStore notes in which order entries are put.
 type recordingStore struct {
 	keeper.Store
+	mu   sync.Mutex // guards keys
 	keys []string
 	fail string // entries of this kind do not fit
 }
 
 func (s *recordingStore) Put(ctx context.Context, key string, data []byte, files []*os.File) error {
+	s.mu.Lock()
 	s.keys = append(s.keys, kindOf(key))
+	s.mu.Unlock()
 	if s.fail != "" && kindOf(key) == s.fail {
 		return keeper.ErrFull
 	}
 	return s.Store.Put(ctx, key, data, files)
+}
+
+// put are the kinds of what was put so far.
+func (s *recordingStore) put() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.keys)
 }
 
 // TestRefillPutsClientsFirst: a broker that finds a topic without the clients on it takes what they hold for that of dead
@@ -122,8 +133,8 @@ func TestRefillPutsClientsFirst(t *testing.T) {
 		s.vault.mu.Lock()
 		s.vault.store = store
 		s.vault.mu.Unlock()
-		if !slices.Equal(r.keys, want) {
-			t.Errorf("refill where %q does not fit puts %q, want %q", fail, r.keys, want)
+		if !slices.Equal(r.put(), want) {
+			t.Errorf("refill where %q does not fit puts %q, want %q", fail, r.put(), want)
 		}
 	}
 }
@@ -150,7 +161,7 @@ func TestAttachDuringARefill(t *testing.T) {
 	s.vault.mu.Lock()
 	s.vault.store, s.vault.refilling = store, false
 	s.vault.mu.Unlock()
-	if want := []string{"topic", "client"}; !slices.Equal(r.keys, want) {
-		t.Errorf("%q were put, want %q", r.keys, want)
+	if want := []string{"topic", "client"}; !slices.Equal(r.put(), want) {
+		t.Errorf("%q were put, want %q", r.put(), want)
 	}
 }

@@ -101,8 +101,8 @@ func TestTLSGarbageAndSilence(t *testing.T) {
 	s, err := NewSecure(files, slog.New(slog.DiscardHandler))
 	check(t, err)
 	near, far := net.Pipe()
-	go func() { _, _ = io.Copy(io.Discard, far) }()
-	go func() { _, _ = far.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 10))) }()
+	go func(far net.Conn) { _, _ = io.Copy(io.Discard, far) }(far)
+	go func(far net.Conn) { _, _ = far.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 10))) }(far)
 	if _, err := s.Server(t.Context(), near, time.Minute); err == nil || !strings.Contains(err.Error(), "TLS handshake") {
 		t.Errorf("garbage: %v", err)
 	}
