@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/hugebus/hugebus/client/egress"
 	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/gateway/codec"
-	"github.com/hugebus/hugebus/internal/metrics"
 )
 
 type egressFlags struct {
@@ -159,17 +157,11 @@ func (a *app) egress(cmd *cobra.Command, f egressFlags) error {
 	if err != nil {
 		return stopped(e, err)
 	}
-	if f.metrics != "" {
-		figures, err := metrics.Serve(f.metrics, config.Logger, out)
-		if err != nil {
-			return errors.Join(err, out.Close())
-		}
-		defer func() { _ = figures.Close() }()
-		config.Logger.Info("figures", "address", figures.Addr().String())
+	end, err := a.announce(out, f.metrics, config.Logger)
+	if err != nil {
+		return err
 	}
-	if err := a.print(out.Addr().String() + "\n"); err != nil {
-		return errors.Join(err, out.Close())
-	}
+	defer end()
 	err = out.Serve(e.stop)
 	s := out.Stats()
 	a.say("pushed from %s: %d frames to %d connections, %d deliveries, %d skipped", f.topic, s.Read, s.Accepted, s.Delivered, s.SkippedFrames)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/hugebus/hugebus/client/ingress"
 	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/gateway/codec"
-	"github.com/hugebus/hugebus/internal/metrics"
 )
 
 type ingressFlags struct {
@@ -118,17 +116,11 @@ func (a *app) ingress(cmd *cobra.Command, f ingressFlags) error {
 	if err != nil {
 		return stopped(e, err)
 	}
-	if f.metrics != "" {
-		figures, err := metrics.Serve(f.metrics, config.Logger, in)
-		if err != nil {
-			return errors.Join(err, in.Close())
-		}
-		defer func() { _ = figures.Close() }()
-		config.Logger.Info("figures", "address", figures.Addr().String())
+	end, err := a.announce(in, f.metrics, config.Logger)
+	if err != nil {
+		return err
 	}
-	if err := a.print(in.Addr().String() + "\n"); err != nil {
-		return errors.Join(err, in.Close())
-	}
+	defer end()
 	return a.serve(e, in, f.topic)
 }
 

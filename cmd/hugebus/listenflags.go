@@ -1,13 +1,17 @@
 package main
 
 import (
+	"errors"
 	"log/slog"
+	"net"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/hugebus/hugebus/internal/gateway/door"
+	"github.com/hugebus/hugebus/internal/metrics"
 )
 
 // listenFlags are the flags of every command that listens for clients.
@@ -78,4 +82,30 @@ func (f *listenFlags) secure(log *slog.Logger) (*door.Secure, error) {
 		return nil, nil
 	}
 	return door.NewSecure(f.tls, log)
+}
+
+// A listening is what a command runs that listens for clients.
+type listening interface {
+	prometheus.Collector
+	Addr() net.Addr
+	Close() error
+}
+
+// announce serves the figures of l if an address for that was given, and prints where l listens. end ends the figures. If there
+// is an error, l is closed.
+func (a *app) announce(l listening, address string, log *slog.Logger) (end func(), err error) {
+	end = func() {}
+	if address != "" {
+		figures, err := metrics.Serve(address, log, l)
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		end = func() { _ = figures.Close() }
+		log.Info("figures", "address", figures.Addr().String())
+	}
+	if err := a.print(l.Addr().String() + "\n"); err != nil {
+		end()
+		return nil, errors.Join(err, l.Close())
+	}
+	return end, nil
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,17 +106,17 @@ type Config struct {
 
 // resolve checks the parts that need no lane, and puts the defaults in.
 func (c Config) resolve() (Config, codec.Codec, error) {
-	c.Codec = or(c.Codec, codec.Default)
+	c.Codec = cmp.Or(c.Codec, codec.Default)
 	framing, err := codec.Lookup(c.Codec)
 	if err != nil {
 		return c, nil, err
 	}
-	c.Lanes = or(c.Lanes, min(runtime.GOMAXPROCS(0), maxDefaultLanes))
-	c.BufferSize = or(c.BufferSize, DefaultBufferSize)
-	c.TurnBudget = or(c.TurnBudget, c.BufferSize)
-	c.BatchFrames = or(c.BatchFrames, DefaultBatchFrames)
-	c.MaxConns = or(c.MaxConns, DefaultMaxConns)
-	c.PartialTimeout = or(c.PartialTimeout, DefaultPartialTimeout)
+	c.Lanes = cmp.Or(c.Lanes, min(runtime.GOMAXPROCS(0), maxDefaultLanes))
+	c.BufferSize = cmp.Or(c.BufferSize, DefaultBufferSize)
+	c.TurnBudget = cmp.Or(c.TurnBudget, c.BufferSize)
+	c.BatchFrames = cmp.Or(c.BatchFrames, DefaultBatchFrames)
+	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
+	c.PartialTimeout = cmp.Or(c.PartialTimeout, DefaultPartialTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -145,15 +146,6 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 	return c, framing, err
 }
 
-// or returns v, or the default if v is zero.
-func or[T comparable](v, byDefault T) T {
-	var zero T
-	if v == zero {
-		return byDefault
-	}
-	return v
-}
-
 // frameLimit returns the limit for frames, given what the lanes allow.
 func (c Config) frameLimit(lanes []Lane) (int, error) {
 	topic := lanes[0].MaxPayload()
@@ -164,5 +156,5 @@ func (c Config) frameLimit(lanes []Lane) (int, error) {
 		return 0, fmt.Errorf("a frame limit of %d bytes is above the topic's own of %d bytes: lower it (--max-frame), "+
 			"or use a topic with a larger capacity", c.MaxFrame, topic)
 	}
-	return or(c.MaxFrame, topic), nil
+	return cmp.Or(c.MaxFrame, topic), nil
 }

@@ -40,23 +40,13 @@ func (in *Ingress) accept() {
 			in.ends[acceptFailed].Add(1)
 			in.warnings.Warn(acceptFailed.String(), "accept failed, trying again", slog.Any("error", err),
 				slog.Duration("pause", backoff), slog.String("remedy", door.AcceptRemedy(err)))
-			in.pause(backoff)
+			door.Pause(in.stopSignal, backoff)
 			backoff = min(2*backoff, maxBackoff)
 		}
 	}
 	<-in.stopSignal // or wakeAccept would wake what follows
 	in.emptyBacklog()
 	in.closeListener()
-}
-
-// pause waits, but not beyond the stop of the ingress.
-func (in *Ingress) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-in.stopSignal:
-	}
 }
 
 // deadliner is what listeners of package net are beyond net.Listener.

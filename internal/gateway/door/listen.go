@@ -123,3 +123,13 @@ func AcceptRemedy(err error) string {
 	}
 	return "none is needed if it passes"
 }
+
+// Pause waits for d, but not beyond stop.
+func Pause(stop <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-stop:
+	}
+}

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,16 +90,16 @@ type Config struct {
 
 // resolve checks the configuration, and puts the defaults in.
 func (c Config) resolve() (Config, codec.Codec, error) {
-	c.Codec = or(c.Codec, codec.Default)
+	c.Codec = cmp.Or(c.Codec, codec.Default)
 	framing, err := codec.Lookup(c.Codec)
 	if err != nil {
 		return c, nil, err
 	}
-	c.MaxLag = or(c.MaxLag, DefaultMaxLag)
-	c.Writers = or(c.Writers, min(runtime.GOMAXPROCS(0), maxDefaultWriters))
-	c.MaxConns = or(c.MaxConns, DefaultMaxConns)
-	c.WriteTimeout = max(or(c.WriteTimeout, DefaultWriteTimeout), 0)
-	c.DrainTimeout = max(or(c.DrainTimeout, DefaultDrainTimeout), 0)
+	c.MaxLag = cmp.Or(c.MaxLag, DefaultMaxLag)
+	c.Writers = cmp.Or(c.Writers, min(runtime.GOMAXPROCS(0), maxDefaultWriters))
+	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
+	c.WriteTimeout = max(cmp.Or(c.WriteTimeout, DefaultWriteTimeout), 0)
+	c.DrainTimeout = max(cmp.Or(c.DrainTimeout, DefaultDrainTimeout), 0)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -121,13 +122,4 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		err = c.Socket.Check()
 	}
 	return c, framing, err
-}
-
-// or returns v, or the default if v is zero.
-func or[T comparable](v, byDefault T) T {
-	var zero T
-	if v == zero {
-		return byDefault
-	}
-	return v
 }

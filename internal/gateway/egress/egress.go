@@ -165,7 +165,7 @@ func (e *Egress) accept() error {
 			e.ends.add(acceptFailed)
 			e.warnings.Warn(acceptFailed, "accept failed, trying again", slog.Any("error", err), slog.Duration("pause", wait),
 				slog.String("remedy", door.AcceptRemedy(err)))
-			pause(e.ctx, wait)
+			door.Pause(e.ctx.Done(), wait)
 			wait = min(2*wait, maxPause)
 		}
 	}

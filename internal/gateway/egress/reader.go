@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
+	"github.com/hugebus/hugebus/internal/gateway/door"
 	"github.com/hugebus/hugebus/internal/gateway/outbox"
 	"github.com/hugebus/hugebus/ring"
 )
@@ -21,7 +21,7 @@ func (e *Egress) read(ctx context.Context) error {
 	for ctx.Err() == nil {
 		n, err := e.cfg.Source.Poll(pollLimit, take)
 		if n > 0 && e.cfg.Linger > 0 {
-			pause(ctx, e.cfg.Linger)
+			door.Pause(ctx.Done(), e.cfg.Linger)
 			for n == pollLimit || err == nil && n > 0 {
 				n, err = e.cfg.Source.Poll(pollLimit, take)
 			}
@@ -41,16 +41,6 @@ func (e *Egress) read(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// pause waits, but not beyond ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // reader turns frames into segments.
