@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hugebus/hugebus/bench/internal/report"
 	"github.com/hugebus/hugebus/bench/internal/siege"
 	"github.com/hugebus/hugebus/internal/failpoint"
 	"github.com/hugebus/hugebus/internal/keeper"
@@ -101,9 +101,7 @@ func runChaos(cmd *cobra.Command, c chaosFlags) (err error) {
 		return err
 	}
 	if c.json {
-		e := json.NewEncoder(cmd.OutOrStdout())
-		e.SetIndent("", "  ")
-		err = e.Encode(r)
+		err = report.Encode(cmd.OutOrStdout(), r)
 	} else {
 		err = r.Write(cmd.OutOrStdout())
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -64,9 +63,7 @@ func runKill(cmd *cobra.Command, kills int, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		e := json.NewEncoder(cmd.OutOrStdout())
-		e.SetIndent("", "  ")
-		return e.Encode(results)
+		return report.Encode(cmd.OutOrStdout(), results)
 	}
 	return writeKills(cmd.OutOrStdout(), results)
 }

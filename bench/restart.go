@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -48,9 +47,7 @@ func newRestart() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(r)
+				return report.Encode(cmd.OutOrStdout(), r)
 			}
 			return writeRestart(cmd.OutOrStdout(), r)
 		},

@@ -21,13 +21,9 @@ type IngressSpec struct {
 // Ingress accepts TCP on a free port of the loopback until control says stop, and then publishes what it has received. It writes
 // "ready ADDRESS", and "done FRAMES 0" when it has ended and nothing of it is left in its process.
 func Ingress(spec IngressSpec, control *Control, say io.Writer) error {
-	before, err := Held()
-	if err != nil {
+	before, c, err := spec.begin(control)
+	if c == nil {
 		return err
-	}
-	c, err := spec.dial(control)
-	if err != nil {
-		return control.unlessStopped(err)
 	}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	var in *ingress.Ingress

@@ -35,13 +35,9 @@ type joiner struct {
 // Join joins and leaves until control says stop. It writes "ready" when it is connected, and "done FRAMES 0" when it has ended
 // and nothing of it is left in its process.
 func Join(spec JoinerSpec, control *Control, out, say io.Writer) error {
-	before, err := Held()
-	if err != nil {
+	before, c, err := spec.begin(control)
+	if c == nil {
 		return err
-	}
-	c, err := spec.dial(control)
-	if err != nil {
-		return control.unlessStopped(err)
 	}
 	j := &joiner{spec: spec, c: c, random: rand.New(rand.NewPCG(spec.Seed, 3))}
 	j.control, j.journal = control, NewJournal(out, false)

@@ -70,13 +70,9 @@ type publisher struct {
 // and "done FRAMES LONGEST" when it has ended and nothing of it is left in its process but p; LONGEST is how long its
 // slowest call took, in ns.
 func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) error {
-	before, err := Held()
-	if err != nil {
+	before, c, err := spec.begin(control)
+	if c == nil {
 		return err
-	}
-	c, err := spec.dial(control)
-	if err != nil {
-		return control.unlessStopped(err)
 	}
 	w := &publisher{spec: spec, tally: p.at(spec.Place), random: rand.New(rand.NewPCG(uint64(spec.Publisher), 1))}
 	for i := range w.bufs {

@@ -54,13 +54,9 @@ type reader struct {
 // reached the position that came with it. It writes "ready" to say when it is attached, and "done FRAMES 0" when it
 // has ended and nothing of it is left in its process.
 func Read(spec ReaderSpec, control *Control, out, say io.Writer) error {
-	before, err := Held()
-	if err != nil {
+	before, c, err := spec.begin(control)
+	if c == nil {
 		return err
-	}
-	c, err := spec.dial(control)
-	if err != nil {
-		return control.unlessStopped(err)
 	}
 	r := &reader{spec: spec, control: control, journal: NewJournal(out, spec.Group != "")}
 	if err := control.attaching(func(ctx context.Context) error { return r.attach(ctx, c) }); err != nil {

@@ -58,6 +58,18 @@ func keeperTooSlow(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "the broker failed") && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 }
 
+// begin notes what the worker's process holds before it has anything of the bus, and connects. bus is nil if there is an error,
+// and if the worker was told to stop before there was a broker.
+func (c Common) begin(control *Control) (before Holdings, bus *client.Client, err error) {
+	if before, err = Held(); err != nil {
+		return nil, nil, err
+	}
+	if bus, err = c.dial(control); err != nil {
+		return nil, nil, control.unlessStopped(err)
+	}
+	return before, bus, nil
+}
+
 // unlessStopped is err, or nil if it is only that the worker was told to stop.
 func (c *Control) unlessStopped(err error) error {
 	if c.stopped.Load() && (errors.Is(err, context.Canceled) || errors.Is(err, client.ErrBrokerUnavailable) ||
@@ -122,18 +134,23 @@ func Held() (Holdings, error) {
 	if r, w, err := os.Pipe(); err == nil {
 		_, _ = r.Close(), w.Close()
 	}
-	const dir = "/proc/self/fd"
+	return HeldBy(os.Getpid())
+}
+
+// HeldBy looks at any process.
+func HeldBy(pid int) (Holdings, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	open, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	h := Holdings{}
 	for _, e := range open {
-		if to, err := os.Readlink(dir + "/" + e.Name()); err == nil { // an error: the one that read the directory
+		if to, err := os.Readlink(dir + "/" + e.Name()); err == nil { // an error: closed meanwhile, as the one that read the directory
 			h["descriptor of "+to]++
 		}
 	}
-	maps, err := os.ReadFile("/proc/self/maps")
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		return nil, err
 	}
@@ -151,9 +168,13 @@ func Held() (Holdings, error) {
 func (h Holdings) Left() error {
 	const patience = 15 * time.Second
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		more, err := h.more()
-		if err != nil || len(more) == 0 {
+		now, err := Held()
+		if err != nil {
 			return err
+		}
+		more := h.More(now)
+		if len(more) == 0 {
+			return nil
 		}
 		if time.Since(began) > patience {
 			return fmt.Errorf("chaos: left over: %s", strings.Join(more, ", "))
@@ -161,17 +182,13 @@ func (h Holdings) Left() error {
 	}
 }
 
-// more is what this process holds now and did not hold when h was made.
-func (h Holdings) more() (more []string, err error) {
-	now, err := Held()
-	if err != nil {
-		return nil, err
-	}
+// More is what now has and h has not.
+func (h Holdings) More(now Holdings) (more []string) {
 	for what, n := range now {
 		if n > h[what] {
 			more = append(more, fmt.Sprintf("%d x %s", n-h[what], what))
 		}
 	}
 	slices.Sort(more)
-	return more, nil
+	return more
 }

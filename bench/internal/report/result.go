@@ -129,7 +129,12 @@ func WriteJSON(w io.Writer, results []Result) error {
 	if results == nil {
 		results = []Result{}
 	}
+	return Encode(w, results)
+}
+
+// Encode writes any result as indented JSON.
+func Encode(w io.Writer, result any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(results)
+	return e.Encode(result)
 }

@@ -39,12 +39,12 @@ type berth struct {
 	term    bool // it was told to end: it may
 	kill    bool // it was sent SIGKILL
 	stopped bool
-	since   time.Time // when it last was stopped, went on, became ready, or got on
-	got     uint64    // how far it had come then
-	queued  *Action   // a start that waits for the death of the one before
-	id      uint32    // number of the publisher that runs
-	feed    *feed     // of an ingress
-	census  census    // of a process that lives all the time, before
+	since   time.Time      // when it last was stopped, went on, became ready, or got on
+	got     uint64         // how far it had come then
+	queued  *Action        // a start that waits for the death of the one before
+	id      uint32         // number of the publisher that runs
+	feed    *feed          // of an ingress
+	census  chaos.Holdings // of a process that lives all the time, before
 }
 
 // An arming is a failpoint of one process, and what happens there.

@@ -5,57 +5,31 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
+	"github.com/hugebus/hugebus/internal/chaos"
 	"github.com/hugebus/hugebus/internal/sys"
 )
-
-// A census is what a process holds: open descriptors by what they lead to, and mappings of memfds.
-type census map[string]int
 
 // inode is what tells one socket or pipe from another, and is no difference here.
 var inode = regexp.MustCompile(`:\[\d+\]`)
 
-// takeCensus looks at another process.
-func takeCensus(pid int) (census, error) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	open, err := os.ReadDir(dir)
+// takeCensus is what another process holds, without telling its sockets and pipes apart.
+func takeCensus(pid int) (chaos.Holdings, error) {
+	held, err := chaos.HeldBy(pid)
 	if err != nil {
 		return nil, fmt.Errorf("siege: %w", err)
 	}
-	c := census{}
-	for _, e := range open {
-		if to, err := os.Readlink(dir + "/" + e.Name()); err == nil { // an error: closed meanwhile
-			c["descriptor of "+inode.ReplaceAllString(to, "")]++
-		}
+	census := chaos.Holdings{}
+	for what, n := range held {
+		census[inode.ReplaceAllString(what, "")] += n
 	}
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return nil, fmt.Errorf("siege: %w", err)
-	}
-	for line := range strings.Lines(string(maps)) {
-		if _, name, ok := strings.Cut(line, "/memfd:"); ok {
-			c["mapping of memfd:"+strings.TrimSpace(name)]++
-		}
-	}
-	return c, nil
+	return census, nil
 }
 
-// more is what now has and c has not.
-func (c census) more(now census) (more []string) {
-	for what, n := range now {
-		if n > c[what] {
-			more = append(more, fmt.Sprintf("%d x %s", n-c[what], what))
-		}
-	}
-	slices.Sort(more)
-	return more
-}
-
-// count is how many descriptors and how many mappings it has.
-func (c census) count() (descriptors, mappings int) {
-	for what, n := range c {
+// count is how many descriptors and how many mappings there are.
+func count(census chaos.Holdings) (descriptors, mappings int) {
+	for what, n := range census {
 		if strings.HasPrefix(what, "mapping") {
 			mappings += n
 		} else {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hugebus/hugebus/client"
+	"github.com/hugebus/hugebus/internal/chaos"
 )
 
 // Options say what Run does.
@@ -67,8 +68,8 @@ type director struct {
 	stall   time.Time // when it last was late for that: the machine had stood still, for others too
 
 	keeperKilled time.Time
-	refilled     time.Time // when the next one had everything
-	keeperHeld   census    // of the keeper, before
+	refilled     time.Time      // when the next one had everything
+	keeperHeld   chaos.Holdings // of the keeper, before
 }
 
 // Run runs a siege. The result is there with an error too. The error is what went wrong with the run itself; a violation is in the

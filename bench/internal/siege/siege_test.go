@@ -110,10 +110,10 @@ func TestCensusNamesWhatIsMore(t *testing.T) {
 	}
 	now, err := takeCensus(os.Getpid())
 	f.Close()
-	if more := before.more(now); err != nil || len(more) != 1 || more[0] != "1 x descriptor of /dev/null" {
+	if more := before.More(now); err != nil || len(more) != 1 || more[0] != "1 x descriptor of /dev/null" {
 		t.Errorf("%v, %v", more, err)
 	}
-	if more := now.more(before); len(more) != 0 {
+	if more := now.More(before); len(more) != 0 {
 		t.Errorf("less is not more: %v", more)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hugebus/hugebus/client"
+	"github.com/hugebus/hugebus/internal/chaos"
 )
 
 // stalled is how late the director may be for its look once a second before it takes the machine for one that stood still.
@@ -226,13 +227,13 @@ func (d *director) held(ctx context.Context) (h Held, err error) {
 		if b.census, err = takeCensus(b.p.pid()); err != nil {
 			return h, err
 		}
-		descriptors, mappings := b.census.count()
+		descriptors, mappings := count(b.census)
 		h.Descriptors, h.Mappings = h.Descriptors+descriptors, h.Mappings+mappings
 	}
 	if d.keeperHeld, err = takeCensus(d.keeperPid()); err != nil {
 		return h, fmt.Errorf("the keeper is not there: %w", err)
 	}
-	descriptors, _ := d.keeperHeld.count()
+	descriptors, _ := count(d.keeperHeld)
 	h.Descriptors += descriptors
 	h.Slots, err = d.slots(ctx)
 	return h, err
@@ -256,16 +257,16 @@ func (d *director) compare(ctx context.Context) error {
 	err := d.await(ctx, "", func() bool {
 		why = nil
 		d.result.After = Held{}
-		look := func(name string, pid int, before census) {
+		look := func(name string, pid int, before chaos.Holdings) {
 			now, err := takeCensus(pid)
 			if err != nil {
 				why = append(why, err.Error())
 				return
 			}
-			for _, more := range before.more(now) {
+			for _, more := range before.More(now) {
 				why = append(why, fmt.Sprintf("%s holds %s more than before", name, more))
 			}
-			descriptors, mappings := now.count()
+			descriptors, mappings := count(now)
 			d.result.After.Descriptors += descriptors
 			d.result.After.Mappings += mappings
 		}
