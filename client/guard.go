@@ -22,7 +22,6 @@ type guard struct {
 	busy atomic.Uint64
 	// unusual holds what the hot path need not tell apart.
 	unusual  atomic.Uint64
-	fenced   bool
 	released atomic.Bool
 	release  func()
 }
@@ -35,8 +34,8 @@ const (
 
 // init readies g; release runs once, when it is closed and nobody is inside.
 func (g *guard) init(private bool, release func()) {
-	g.fenced, g.release = !private, release
-	if g.fenced {
+	g.release = release
+	if !private {
 		g.unusual.Or(guardFenced)
 	}
 }
@@ -64,7 +63,7 @@ func (g *guard) mark() bool {
 }
 
 func (g *guard) enterSlow() error {
-	if g.fenced {
+	if g.fenced() {
 		g.busy.Store(1)
 	}
 	if g.closed() {
@@ -83,7 +82,7 @@ func (g *guard) exit() {
 }
 
 func (g *guard) exitSlow() {
-	if g.fenced {
+	if g.fenced() {
 		g.busy.Store(0)
 	}
 	if g.closed() {
@@ -94,13 +93,16 @@ func (g *guard) exitSlow() {
 // closed reports whether close was called.
 func (g *guard) closed() bool { return g.unusual.Load()&guardClosed != 0 }
 
+// fenced reports whether stores of busy must be full fences.
+func (g *guard) fenced() bool { return g.unusual.Load()&guardFenced != 0 }
+
 // close ends the use of what g guards. It does not wait for who is inside: that one
 // releases when it leaves. False: it was closed before.
 func (g *guard) close() bool {
 	if g.unusual.Or(guardClosed)&guardClosed != 0 { // SYNC(guard): release
 		return false
 	}
-	if !g.fenced {
+	if !g.fenced() {
 		if err := sys.MembarrierPrivate(); err != nil {
 			// It worked when the process registered. Leave the mapping to the process's
 			// end rather than take it from under somebody.
