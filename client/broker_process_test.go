@@ -33,13 +33,19 @@ func brokerRole(args []string) {
 // brokerProcess is a world whose broker is a process of its own.
 func brokerProcess(t *testing.T) (*world, *testutil.Proc) {
 	t.Helper()
+	return brokerProcessOf(t, "broker")
+}
+
+// brokerProcessOf is brokerProcess with another role for that process.
+func brokerProcessOf(t *testing.T, role string) (*world, *testutil.Proc) {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "hb")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	w := &world{socket: filepath.Join(dir, "s")}
-	b := testutil.Start(t, "broker", w.socket)
+	b := testutil.Start(t, role, w.socket)
 	b.Expect("ready")
 	c, err := client.Dial(t.Context(), client.Options{Socket: w.socket, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {

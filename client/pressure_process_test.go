@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -181,15 +180,7 @@ func crowdedBrokerRole(args []string) {
 // TestBrokerWithAFullDescriptorTable: it refuses what it cannot do, with the limit's name, leaves nothing of it behind, and goes on to serve
 // those who are attached.
 func TestBrokerWithAFullDescriptorTable(t *testing.T) {
-	dir, err := os.MkdirTemp("", "hb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	w := &world{socket: filepath.Join(dir, "s")}
-	b := testutil.Start(t, "crowdedbroker", w.socket)
-	b.Expect("ready")
-	w.c = dial(t, w.socket)
+	w, b := brokerProcessOf(t, "crowdedbroker")
 	topic := w.topic(t, client.TopicOptions{})
 	l, reader := w.lane(t, topic), w.subscriber(t, topic, client.SubscriberOptions{})
 	made := false

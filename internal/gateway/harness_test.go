@@ -178,30 +178,12 @@ func (tp *topic) all() [][]byte {
 	return slices.Clone(tp.frames)
 }
 
-// logBuffer keeps log lines. It is safe for concurrent use.
-type logBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // bench is an ingress that serves, with the topic that it feeds.
 type rig struct {
 	*Ingress
 	t      testing.TB
 	topic  *topic
-	log    *logBuffer
+	log    *testutil.Log
 	cancel context.CancelFunc
 	result chan error
 	ended  bool
@@ -212,7 +194,7 @@ type rig struct {
 // called.
 func newRig(t testing.TB, tp *topic, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, topic: tp, log: new(logBuffer)}
+	r := &rig{t: t, topic: tp, log: new(testutil.Log)}
 	cfg := Config{
 		Listen: "127.0.0.1:0", Topic: "orders", NewLane: tp.newLane, Lanes: 2,
 		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -3,7 +3,6 @@ package keeper
 import (
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,48 +17,20 @@ import (
 // keeperRole is the hidden subcommand of this test binary: its first argument is the leash, the rest are Main's.
 const keeperRole = "keeper-under-test"
 
-// leashEnv names an abstract socket on which the outermost test process listens. A keeper is nobody's child and ends
-// only when told, so those of a test binary that crashes would stay for ever: each holds a connection to the leash,
-// and ends with it.
+// leashEnv is where keepers find the leash: see testutil.HoldLeash.
 const leashEnv = "HUGEBUS_KEEPER_LEASH"
-
-// leash is what leashEnv names. Unreferenced, it would be collected, and closed.
-var leash net.Listener
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == keeperRole {
-		if err := dieWith(os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
+		testutil.FollowLeash(os.Args[2])
 		os.Exit(Main(os.Args[3:]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == realRole {
 		realService(os.Args[2])
 	}
 	strangerRole()
-	if os.Getenv(leashEnv) == "" {
-		name := fmt.Sprintf("@hugebus-keeper-test-%d", os.Getpid())
-		var err error
-		if leash, err = net.Listen("unix", name); err != nil { // nobody accepts
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
-		os.Setenv(leashEnv, name)
-	}
+	testutil.HoldLeash(leashEnv)
 	testutil.Main(m)
-}
-
-func dieWith(leash string) error {
-	c, err := net.Dial("unix", leash)
-	if err != nil {
-		return err
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, c)
-		os.Exit(4)
-	}()
-	return nil
 }
 
 // keeperExec is how a program of this package's tests becomes a keeper.

@@ -79,12 +79,20 @@ type Measured interface {
 	Result() report.Result
 }
 
-// Latency makes the topics of the plan, and a ping-pong case for each size and batch.
-func Latency(ctx context.Context, b *Bus, p Plan) ([]Measured, error) {
+// createPair makes the two topics of a ping-pong.
+func (b *Bus) createPair(ctx context.Context, p Plan) error {
 	for _, name := range []string{"there", "back"} {
 		if err := b.Create(ctx, name, p.Topic); err != nil {
-			return nil, err
+			return err
 		}
+	}
+	return nil
+}
+
+// Latency makes the topics of the plan, and a ping-pong case for each size and batch.
+func Latency(ctx context.Context, b *Bus, p Plan) ([]Measured, error) {
+	if err := b.createPair(ctx, p); err != nil {
+		return nil, err
 	}
 	var cases []Measured
 	p.each(func(shape Params) {

@@ -145,10 +145,8 @@ type gcCase struct {
 
 // GCs are, for each size, round trips without a collector and with one, in both processes.
 func GCs(ctx context.Context, b *Bus, p Plan, heap, allocPerSecond int64, percent int) ([]Measured, error) {
-	for _, name := range []string{"there", "back"} {
-		if err := b.Create(ctx, name, p.Topic); err != nil {
-			return nil, err
-		}
+	if err := b.createPair(ctx, p); err != nil {
+		return nil, err
 	}
 	var cases []Measured
 	p.each(func(shape Params) {

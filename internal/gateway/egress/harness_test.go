@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,30 +91,12 @@ func (f *feed) Wait(ctx context.Context) error {
 	}
 }
 
-// syncBuffer is a log that several goroutines write to.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // rig is an egress that serves a feed.
 type rig struct {
 	*Egress
 	t      testing.TB
 	feed   *feed
-	log    *syncBuffer
+	log    *testutil.Log
 	cancel context.CancelFunc
 	result chan error
 	ended  bool
@@ -124,7 +105,7 @@ type rig struct {
 
 func start(t testing.TB, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, feed: newFeed(), log: new(syncBuffer), result: make(chan error, 1)}
+	r := &rig{t: t, feed: newFeed(), log: new(testutil.Log), result: make(chan error, 1)}
 	cfg := Config{
 		Source: r.feed, Listen: "127.0.0.1:0", Topic: "orders", MaxPayload: 1 << 20, Writers: 2,
 		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
