@@ -41,7 +41,7 @@ func ParseFormat(name string) (Format, error) {
 }
 
 // outBuffer is how many bytes are written at once, if more frames are ready: thousands of small frames for a system call.
-const outBuffer = 256 << 10
+const outBuffer = 1 << 20
 
 // A printer writes frames in a format.
 type printer struct {
