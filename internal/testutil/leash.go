@@ -14,8 +14,8 @@ var leash net.Listener
 // variable env. A process that is nobody's child, and ends only when told, holds on to it (FollowLeash), so that none of a test
 // that crashes stays for ever. It ends the process if it cannot.
 func HoldLeash(env string) {
-	if os.Getenv(env) != "" {
-		return
+	if leash != nil || os.Getenv(env) != "" {
+		return // this process holds it already, or one above does
 	}
 	name := fmt.Sprintf("@hugebus-test-%d", os.Getpid())
 	var err error
