@@ -27,7 +27,7 @@ type listenFlags struct {
 }
 
 func (f *listenFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "listen", "", "address to listen on: HOST:PORT or unix:///PATH")
+	flags.StringVar(&f.listen, "listen", "", "address to listen on: HOST:PORT or unix:///PATH (ingress also: udp://HOST:PORT)")
 	flags.IntVar(&f.maxConns, "max-conns", 0, "connections that may be open (default 16384; negative: no limit)")
 	flags.IntVar(&f.maxPerAddr, "max-conns-per-addr", 0, "connections that may be open from one address (default: no limit)")
 	flags.StringVar(&f.recvBuffer, "recv-buffer", "", "receive buffer of a socket (default: the kernel's choice, which grows)")

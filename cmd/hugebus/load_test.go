@@ -19,6 +19,7 @@ func init() {
 	scenarios["SIGTERMOfAGenerator"] = terminateGenerator
 	scenarios["SIGTERMOfASubscriber"] = terminateSubscriber
 	scenarios["SIGTERMOfAnIngress"] = terminateIngress
+	scenarios["SIGTERMOfADatagramIngress"] = datagramIngress
 	scenarios["SIGTERMOfTheBroker"] = terminateBroker
 	scenarios["ASecondSignalGivesUp"] = secondSignal
 }
@@ -173,6 +174,40 @@ func terminateIngress(w *world) {
 	if c, err := net.Dial("tcp", address); err == nil {
 		_ = c.Close()
 		w.Error("it still accepts connections")
+	}
+}
+
+// datagramIngress: what the socket's queue holds is published before the ingress ends.
+func datagramIngress(w *world) {
+	w.broker()
+	w.ok("topic", "create", "t", "--capacity", "64KiB")
+	sub, out := w.into("out", "sub", "t")
+	w.reading("t", 1)
+	in, address := w.ingress("--listen", "udp://127.0.0.1:0", "--topic", "t", "--max-frame", "10", "--metrics", "127.0.0.1:0")
+	conn, err := net.Dial("udp", address)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer conn.Close()
+	for i := 1; i <= 100; i++ {
+		if _, err := fmt.Fprint(conn, i); err != nil {
+			w.Fatal(err)
+		}
+	}
+	if _, err := io.WriteString(conn, "much longer than the limit"); err != nil {
+		w.Fatal(err)
+	}
+	checkFigures(w, in.err.String(), "msg=figures address=", "hugebus_ingress_dropped_datagrams_total{")
+	in.terminate()
+	w.drained("t")
+	sub.terminate()
+	if got := w.read(out); got != numbers(100) {
+		w.Errorf("%q arrived", got)
+	}
+	for _, want := range []string{"100 frames", "from 101 datagrams; 0 more were dropped", "datagram thrown away", "limit=10"} {
+		if !strings.Contains(in.err.String(), want) {
+			w.Errorf("no %q in %s", want, in.err)
+		}
 	}
 }
 

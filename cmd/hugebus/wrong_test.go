@@ -143,6 +143,8 @@ func wrongInputToABroker(w *world) {
 		{"ingress --listen nonsense --topic a", 1, []string{"nonsense", "HOST:PORT"}},
 		{"ingress --listen 127.0.0.1:0 --topic a --max-frame 1MiB", 1, []string{"1048576", "1008", "--max-frame"}},
 		{"ingress --listen 127.0.0.1:0 --topic a --metrics " + taken.Addr().String(), 1, []string{"--metrics"}},
+		{"ingress --listen udp://127.0.0.1:0 --topic a --codec line", 1, []string{"codec line with datagrams"}},
+		{"egress --listen udp://127.0.0.1:0 --topic a", 1, []string{"udp://127.0.0.1:0", "datagrams are no connections"}},
 		{"ingress --listen 127.0.0.1:0 --topic a --lanes -1", 1, []string{"-1 lanes"}},
 	}
 	if _, err := os.Stat("/sys/kernel/mm/hugepages/hugepages-1048576kB"); err != nil {

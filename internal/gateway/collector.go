@@ -27,6 +27,10 @@ var figures = []figure{
 	{"received_bytes_total", "Bytes that were read from connections.", prometheus.CounterValue,
 		func(s *Stats) float64 { return float64(s.Received) }},
 	{"reads_total", "Read calls.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Reads) }},
+	{"datagrams_total", "Datagrams that were received, those included that were too large.", prometheus.CounterValue,
+		func(s *Stats) float64 { return float64(s.Datagrams) }},
+	{"dropped_datagrams_total", "Datagrams that the kernel dropped because the receive buffer was full.", prometheus.CounterValue,
+		func(s *Stats) float64 { return float64(s.Dropped) }},
 	{"publish_seconds_total", "Time spent in publishing, of all lanes together.", prometheus.CounterValue,
 		func(s *Stats) float64 { return s.Publishing.Seconds() }},
 	{"backpressure_seconds_total", "Time spent in waiting for room in the topic (publish calls of more than 1 ms).",
@@ -50,7 +54,15 @@ const namespace = "hugebus_ingress_"
 
 // labels returns the labels that all figures of this ingress have, so that one registry can hold several of them.
 func (in *Ingress) labels() prometheus.Labels {
-	return prometheus.Labels{"listen": in.Addr().String(), "topic": in.cfg.Topic, "codec": in.codec.Name()}
+	return prometheus.Labels{"listen": in.Addr().String(), "topic": in.cfg.Topic, "codec": in.codecName()}
+}
+
+// codecName is what figures call the way in which frames come.
+func (in *Ingress) codecName() string {
+	if in.cfg.packets() {
+		return "datagram"
+	}
+	return in.codec.Name()
 }
 
 func (in *Ingress) desc(name, help string, variable ...string) *prometheus.Desc {

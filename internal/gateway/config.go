@@ -46,7 +46,8 @@ type Lane interface {
 // Config says what an Ingress listens on, and what it feeds. Listen (or Listener) and NewLane are needed; a zero in any
 // other field stands for the default that is named there.
 type Config struct {
-	// Listen is the address, HOST:PORT or unix:///PATH. Port 0 takes a free port, which Ingress.Addr tells.
+	// Listen is the address: HOST:PORT, unix:///PATH, or udp://HOST:PORT, where each datagram is a frame. Port 0 takes a free
+	// port, which Ingress.Addr tells.
 	Listen string
 
 	// Listener is used instead of Listen if it is not nil. Its connections must be syscall.Conn values with a socket
@@ -56,17 +57,22 @@ type Config struct {
 	// Topic is the topic's name, for logs and figures.
 	Topic string
 
-	// Codec names the codec (default: codec.Default, "len32").
+	// Codec names the codec (default: codec.Default, "len32"). Datagrams have none.
 	Codec string
 
 	// NewLane opens a publisher. It is called Lanes times, by NewIngress only.
 	NewLane func(ctx context.Context) (Lane, error)
 
 	// Lanes is how many connections are read and published at the same time, and how many publisher slots that takes
-	// (default: GOMAXPROCS, at most 8).
+	// (default: GOMAXPROCS, at most 8). For datagrams (default: 1) it is how many sockets share the port by SO_REUSEPORT, each
+	// with a lane: the kernel gives all of one sender's to one of them, so they stay in their order.
 	Lanes int
 
-	// BufferSize is the size of a lane's read buffer in bytes (default: DefaultBufferSize; at least 4 KiB).
+	// Acceptors is how many listening sockets share the port by SO_REUSEPORT, each with a goroutine that accepts (default: 1).
+	Acceptors int
+
+	// BufferSize is the size of a lane's read buffer in bytes (default: DefaultBufferSize; at least 4 KiB). For datagrams it
+	// is divided by the frame limit, which says how many one call receives: 16 to 512.
 	BufferSize int
 
 	// TurnBudget is how many bytes a connection may have read for it while others wait (default: BufferSize).
@@ -106,12 +112,18 @@ type Config struct {
 
 // resolve checks the parts that need no lane, and puts the defaults in.
 func (c Config) resolve() (Config, codec.Codec, error) {
+	if c.packets() {
+		if err := c.resolvePackets(); err != nil {
+			return c, nil, err
+		}
+	}
 	c.Codec = cmp.Or(c.Codec, codec.Default)
 	framing, err := codec.Lookup(c.Codec)
 	if err != nil {
 		return c, nil, err
 	}
 	c.Lanes = cmp.Or(c.Lanes, min(runtime.GOMAXPROCS(0), maxDefaultLanes))
+	c.Acceptors = cmp.Or(c.Acceptors, 1)
 	c.BufferSize = cmp.Or(c.BufferSize, DefaultBufferSize)
 	c.TurnBudget = cmp.Or(c.TurnBudget, c.BufferSize)
 	c.BatchFrames = cmp.Or(c.BatchFrames, DefaultBatchFrames)
@@ -130,6 +142,10 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		err = errors.New("no address to listen on: give HOST:PORT, as in 127.0.0.1:7070 (port 0 takes a free one)")
 	case c.Lanes < 1:
 		err = fmt.Errorf("%d lanes: at least 1 is needed", c.Lanes)
+	case c.Acceptors < 1:
+		err = fmt.Errorf("%d acceptors: at least 1 is needed", c.Acceptors)
+	case c.Acceptors > 1 && (c.Listener != nil || c.network() != "tcp"):
+		err = fmt.Errorf("%d acceptors: only an address of TCP can be shared", c.Acceptors)
 	case c.BufferSize < minBufferSize:
 		err = fmt.Errorf("a read buffer of %d bytes: at least %d are needed", c.BufferSize, minBufferSize)
 	case c.TurnBudget < 1:
@@ -144,6 +160,28 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		err = fmt.Errorf("a drain time-out of %v: give a positive duration, or 0 for none", c.DrainTimeout)
 	}
 	return c, framing, err
+}
+
+func (c Config) network() string {
+	network, _ := door.Split(c.Listen)
+	return network
+}
+
+// packets says whether datagrams are taken, not connections.
+func (c Config) packets() bool { return c.Listener == nil && c.network() == "udp" }
+
+// resolvePackets is resolve for datagrams.
+func (c *Config) resolvePackets() error {
+	c.Lanes = cmp.Or(c.Lanes, 1)
+	switch {
+	case c.Codec != "":
+		return fmt.Errorf("codec %s with datagrams: each of them is a frame, leave the codec out", c.Codec)
+	case c.Acceptors != 0:
+		return errors.New("acceptors with datagrams: nothing is accepted there, the number of sockets is that of lanes (--lanes)")
+	case c.IdleTimeout != 0:
+		return errors.New("an idle time-out with datagrams: there is no connection to close, leave it out")
+	}
+	return nil
 }
 
 // frameLimit returns the limit for frames, given what the lanes allow.

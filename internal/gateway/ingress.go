@@ -33,22 +33,21 @@ func (e *AbortError) Error() string {
 // Ingress accepts connections, cuts their streams into frames and publishes them. Its methods may be called by any
 // goroutine; Serve is called once. It is a prometheus.Collector.
 type Ingress struct {
-	cfg      Config
-	codec    codec.Codec
-	maxFrame int
-	lanes    []Lane
-	workers  *workers
-	listener net.Listener
-	closing  sync.Once // of the listener
-	began    time.Time
-	clock    func() time.Duration // since began; tests have their own
-	warnings *door.RateLog
-	limits   door.Limits
-	chunks   chunks
+	cfg       Config
+	codec     codec.Codec
+	maxFrame  int
+	lanes     []Lane
+	workers   *workers
+	entrances []entrance
+	began     time.Time
+	clock     func() time.Duration // since began; tests have their own
+	warnings  *door.RateLog
+	limits    door.Limits
+	chunks    chunks
 
 	served     atomic.Bool
 	stopping   atomic.Bool   // read what has come, then end
-	stopSignal chan struct{} // closed after stopping is set and accept is woken
+	stopSignal chan struct{} // closed after stopping is set and entrances are woken
 	hard       context.Context
 	giveUp     context.CancelCauseFunc // ends hard: frames that wait for room are given up
 	failure    atomic.Pointer[error]   // what ended the ingress, if it was not its caller
@@ -85,7 +84,7 @@ func newIngress(ctx context.Context, c Config) (*Ingress, error) {
 		return nil, err
 	}
 	in := &Ingress{
-		cfg: c, codec: framing, listener: c.Listener, began: time.Now(),
+		cfg: c, codec: framing, began: time.Now(),
 		stopSignal: make(chan struct{}), conns: make(map[*conn]struct{}),
 	}
 	in.clock = func() time.Duration { return time.Since(in.began) }
@@ -94,6 +93,11 @@ func newIngress(ctx context.Context, c Config) (*Ingress, error) {
 	in.limits.MaxConns, in.limits.MaxPerAddr = c.MaxConns, c.MaxConnsPerAddr
 	if err := in.open(ctx); err != nil {
 		in.giveUp(err)
+		for _, e := range in.entrances {
+			if c.Listener == nil { // what was given is its giver's, or NewIngress's, to close
+				err = errors.Join(err, e.close())
+			}
+		}
 		return nil, errors.Join(err, closeLanes(in.lanes))
 	}
 	return in, nil
@@ -112,15 +116,16 @@ func (in *Ingress) open(ctx context.Context) error {
 	if in.maxFrame, err = in.cfg.frameLimit(in.lanes); err != nil {
 		return err
 	}
-	in.workers = newWorkers(in.lanes, in.cfg.BufferSize, in.cfg.BatchFrames)
-	if in.listener == nil {
-		in.listener, err = door.Listen(ctx, in.cfg.Listen, in.cfg.Socket)
+	streams := in.lanes
+	if in.cfg.packets() {
+		streams = nil
 	}
-	return err
+	in.workers = newWorkers(streams, in.cfg.BufferSize, in.cfg.BatchFrames)
+	return in.enter(ctx)
 }
 
 // Addr returns the address that the ingress listens on.
-func (in *Ingress) Addr() net.Addr { return in.listener.Addr() }
+func (in *Ingress) Addr() net.Addr { return in.entrances[0].addr() }
 
 // MaxFrame returns how many payload bytes a frame may have.
 func (in *Ingress) MaxFrame() int { return in.maxFrame }
@@ -136,11 +141,10 @@ func (in *Ingress) Serve(ctx context.Context) error {
 	if in.served.Swap(true) {
 		return ErrServed
 	}
-	accepting := make(chan struct{})
-	go func() {
-		defer close(accepting)
-		in.accept()
-	}()
+	var entering sync.WaitGroup
+	for _, e := range in.entrances {
+		entering.Go(e.run)
+	}
 	select {
 	case <-ctx.Done():
 	case <-in.hard.Done():
@@ -150,16 +154,18 @@ func (in *Ingress) Serve(ctx context.Context) error {
 		timer := time.AfterFunc(in.cfg.DrainTimeout, in.Abort)
 		defer timer.Stop()
 	}
-	<-accepting
+	entering.Wait()
 	in.serving.Wait()
 	in.giveUp(nil)
 	return errors.Join(in.result(), closeLanes(in.lanes))
 }
 
-// stop makes every connection read what it has and end, and ends accept.
+// stop makes every entrance and every connection read what it has and end.
 func (in *Ingress) stop() {
 	in.stopping.Store(true)
-	in.wakeAccept()
+	for _, e := range in.entrances {
+		e.wake()
+	}
 	close(in.stopSignal)
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -189,7 +195,7 @@ func (in *Ingress) result() error {
 	in.warnings.Flush()
 	s := in.Stats()
 	in.cfg.Logger.Info("ingress stopped", "listen", in.Addr().String(), "topic", in.cfg.Topic,
-		"frames", s.Frames, "bytes", s.Bytes, "partial_bytes", in.stopTorn.Load(), "given_up", s.GivenUp, "unread_bytes", s.Unread)
+		"frames", s.Frames, "bytes", s.Bytes, "partial_bytes", in.stopTorn.Load(), "given_up", s.GivenUp, "unread_bytes", s.Unread, "dropped", s.Dropped)
 	if err := in.failure.Load(); err != nil {
 		return fmt.Errorf("gateway: %w", *err)
 	}
@@ -205,7 +211,11 @@ func (in *Ingress) Close() error {
 		return nil
 	}
 	in.giveUp(nil)
-	return errors.Join(in.listener.Close(), closeLanes(in.lanes))
+	var errs []error
+	for _, e := range in.entrances {
+		errs = append(errs, e.close())
+	}
+	return errors.Join(append(errs, closeLanes(in.lanes))...)
 }
 
 func (in *Ingress) debug(message string, attrs ...slog.Attr) {

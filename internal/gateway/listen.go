@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,12 +23,74 @@ const (
 	backlogMax = 4096
 )
 
-// accept takes connections until the ingress stops, then empties the listen queue and closes the listener: who is in
+// An entrance is where frames come in: a listening socket, or one for datagrams.
+type entrance interface {
+	addr() net.Addr
+	run()         // takes what comes until the ingress stops, then what has come by then, and closes
+	wake()        // makes run see that the ingress stops
+	close() error // for an entrance that never ran
+}
+
+// enter opens the entrances that the configuration asks for.
+func (in *Ingress) enter(ctx context.Context) error {
+	c := in.cfg
+	if c.Listener != nil {
+		in.entrances = append(in.entrances, &acceptor{in: in, listener: c.Listener})
+		return nil
+	}
+	count := c.Acceptors
+	if c.packets() {
+		count = c.Lanes
+	}
+	if count > 1 {
+		c.Socket.ReusePort = true
+	}
+	address := c.Listen
+	for i := range count {
+		if err := in.enterOne(ctx, i, address, c.Socket); err != nil {
+			return err
+		}
+		if i == 0 && count > 1 { // with port 0 the others take the port that the first has got
+			network, _ := door.Split(address)
+			address = network + "://" + in.Addr().String()
+		}
+	}
+	return nil
+}
+
+func (in *Ingress) enterOne(ctx context.Context, i int, address string, socket door.Settings) error {
+	if in.cfg.packets() {
+		d, err := newDatagrams(ctx, in, in.lanes[i], address, socket)
+		if err == nil {
+			in.entrances = append(in.entrances, d)
+		}
+		return err
+	}
+	l, err := door.Listen(ctx, address, socket)
+	if err == nil {
+		in.entrances = append(in.entrances, &acceptor{in: in, listener: l})
+	}
+	return err
+}
+
+// acceptor is the entrance of connections.
+type acceptor struct {
+	in       *Ingress
+	listener net.Listener
+	closing  sync.Once // of the listener
+}
+
+func (a *acceptor) addr() net.Addr { return a.listener.Addr() }
+
+func (a *acceptor) close() error { return a.listener.Close() }
+
+// run takes connections until the ingress stops, then empties the listen queue and closes the listener: who is in
 // that queue has been told by the kernel that it is connected, and may have sent frames.
-func (in *Ingress) accept() {
+func (a *acceptor) run() {
+	in := a.in
 	backoff := minBackoff
 	for !in.stopping.Load() {
-		nc, err := in.listener.Accept()
+		nc, err := a.listener.Accept()
 		switch {
 		case err == nil:
 			backoff = minBackoff
@@ -37,41 +101,45 @@ func (in *Ingress) accept() {
 			<-in.stopSignal
 			return
 		default:
-			in.ends[acceptFailed].Add(1)
-			in.warnings.Warn(acceptFailed.String(), "accept failed, trying again", slog.Any("error", err),
-				slog.Duration("pause", backoff), slog.String("remedy", door.AcceptRemedy(err)))
-			door.Pause(in.stopSignal, backoff)
+			in.failed(acceptFailed, "accept failed, trying again", err, backoff, door.AcceptRemedy(err))
 			backoff = min(2*backoff, maxBackoff)
 		}
 	}
-	<-in.stopSignal // or wakeAccept would wake what follows
-	in.emptyBacklog()
-	in.closeListener()
+	<-in.stopSignal // or wake would wake what follows
+	a.emptyBacklog()
+	a.shut()
+}
+
+// failed tells of a failure that may pass, and waits for that.
+func (in *Ingress) failed(why reason, message string, err error, pause time.Duration, remedy string) {
+	in.ends[why].Add(1)
+	in.warnings.Warn(why.String(), message, slog.Any("error", err), slog.Duration("pause", pause), slog.String("remedy", remedy))
+	door.Pause(in.stopSignal, pause)
 }
 
 // deadliner is what listeners of package net are beyond net.Listener.
 type deadliner interface{ SetDeadline(time.Time) error }
 
-// wakeAccept makes a call of Accept return.
-func (in *Ingress) wakeAccept() {
-	if l, ok := in.listener.(deadliner); ok && l.SetDeadline(time.Unix(1, 0)) == nil {
+// wake makes a call of Accept return.
+func (a *acceptor) wake() {
+	if l, ok := a.listener.(deadliner); ok && l.SetDeadline(time.Unix(1, 0)) == nil {
 		return
 	}
-	in.closeListener()
+	a.shut()
 }
 
-// closeListener closes the listener once; Close has no other use for an error than to tell somebody.
-func (in *Ingress) closeListener() {
-	in.closing.Do(func() {
-		if err := in.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			in.cfg.Logger.Warn("closing the listener failed", "listen", in.Addr().String(), "error", err)
+// shut closes the listener once; Close has no other use for an error than to tell somebody.
+func (a *acceptor) shut() {
+	a.closing.Do(func() {
+		if err := a.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			a.in.cfg.Logger.Warn("closing the listener failed", "listen", a.addr().String(), "error", err)
 		}
 	})
 }
 
 // emptyBacklog takes on the connections that wait in the listen queue. It never waits for one.
-func (in *Ingress) emptyBacklog() {
-	l, ok := in.listener.(interface {
+func (a *acceptor) emptyBacklog() {
+	l, ok := a.listener.(interface {
 		deadliner
 		syscall.Conn
 	})
@@ -80,7 +148,7 @@ func (in *Ingress) emptyBacklog() {
 	}
 	raw, err := l.SyscallConn()
 	if err == nil {
-		err = l.SetDeadline(time.Time{}) // wakeAccept has set one that is over
+		err = l.SetDeadline(time.Time{}) // wake has set one that is over
 	}
 	queued := true
 	for n := 0; err == nil && n < backlogMax; n++ {
@@ -89,13 +157,13 @@ func (in *Ingress) emptyBacklog() {
 			break
 		}
 		var nc net.Conn
-		if nc, err = in.listener.Accept(); err == nil {
-			in.admit(nc)
+		if nc, err = a.listener.Accept(); err == nil {
+			a.in.admit(nc)
 		}
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
-		in.ends[acceptFailed].Add(1)
-		in.warnings.Warn(acceptFailed.String(), "the listen queue could not be emptied", slog.Any("error", err),
+		a.in.ends[acceptFailed].Add(1)
+		a.in.warnings.Warn(acceptFailed.String(), "the listen queue could not be emptied", slog.Any("error", err),
 			slog.String("remedy", door.AcceptRemedy(err)))
 	}
 }

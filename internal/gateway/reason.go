@@ -18,12 +18,13 @@ const (
 	aborted                     // Abort, while frames waited for room
 	refused                     // one connection more than allowed
 	acceptFailed                // no connection at all: accept itself failed
+	receiveFailed               // no connection either: receiving datagrams failed
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"running", "end_of_stream", "stopped", "frame_too_large", "partial_frame", "connection_error", "idle_timeout",
-	"partial_timeout", "publish_failed", "aborted", "too_many_connections", "accept_failed",
+	"partial_timeout", "publish_failed", "aborted", "too_many_connections", "accept_failed", "receive_failed",
 }
 
 // String returns the reason's name in logs and figures.

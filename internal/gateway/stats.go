@@ -15,6 +15,9 @@ type Stats struct {
 	Reads    uint64 // read calls, those included that found nothing
 	Received uint64 // bytes read
 
+	Datagrams uint64 // received, those included that were too large
+	Dropped   uint64 // datagrams that the kernel dropped, because the receive buffer was full
+
 	// BatchSizes[i] counts batches of up to 1<<i frames and more than half of that; the last entry has all larger ones.
 	BatchSizes []uint64
 
@@ -66,6 +69,13 @@ func (in *Ingress) Stats() Stats {
 	for _, w := range in.workers.all {
 		w.count.addTo(&s)
 	}
+	for _, e := range in.entrances {
+		if d, ok := e.(*datagrams); ok {
+			d.ask()
+			d.count.addTo(&s)
+			s.Dropped += d.dropped.all.Load()
+		}
+	}
 	return s
 }
 
@@ -75,6 +85,7 @@ func (t *traffic) addTo(s *Stats) {
 	s.Batches += t.batches.Load()
 	s.Reads += t.reads.Load()
 	s.Received += t.received.Load()
+	s.Datagrams += t.datagrams.Load()
 	s.Publishing += time.Duration(t.publishing.Load())
 	s.Backpressure += time.Duration(t.backpressure.Load())
 	for i := range t.batchSizes {

@@ -177,27 +177,38 @@ func (c *conn) publishWhole(w *worker) bool {
 
 // publish publishes frames, waiting for room. It returns false if the connection has ended.
 func (c *conn) publish(w *worker, frames [][]byte) bool {
+	n, err := c.in.publish(w.lane, &w.count, frames)
+	c.frames += uint64(n)
+	if err != nil {
+		c.endUnpublished(err)
+		return false
+	}
+	if c.bytes.own != nil {
+		clear(frames) // or these slices would keep a large chunk alive
+	}
+	return true
+}
+
+// publish publishes frames on a lane, waiting for room, and returns how many it has published. It counts these, and those
+// that it gave up because of an error.
+func (in *Ingress) publish(lane Lane, count *traffic, frames [][]byte) (published int, err error) {
 	for todo := frames; len(todo) > 0; {
-		began := c.in.now()
-		n, err := w.lane.PublishBatch(c.in.hard, todo)
+		began := in.now()
+		n, err := lane.PublishBatch(in.hard, todo)
 		if n > 0 {
-			w.count.addBatch(n, payloadBytes(todo[:n]), c.in.now()-began)
-			c.frames += uint64(n)
+			count.addBatch(n, payloadBytes(todo[:n]), in.now()-began)
+			published += n
 			todo = todo[n:]
 		}
 		if err == nil && n <= 0 {
 			err = errNoProgress
 		}
 		if err != nil {
-			c.in.givenUp.Add(uint64(len(todo)))
-			c.endUnpublished(err)
-			return false
+			in.givenUp.Add(uint64(len(todo)))
+			return published, err
 		}
 	}
-	if c.bytes.own != nil {
-		clear(frames) // or these slices would keep a large chunk alive
-	}
-	return true
+	return published, nil
 }
 
 // endUnpublished ends the connection after a failure to publish, and the ingress too unless it was told to give up.
@@ -207,8 +218,11 @@ func (c *conn) endUnpublished(err error) {
 		return
 	}
 	c.end(publishFailed, err)
-	c.in.fail(fmt.Errorf("publishing failed: %w", err))
+	c.in.failPublishing(err)
 }
+
+// failPublishing ends the ingress because a lane has failed.
+func (in *Ingress) failPublishing(err error) { in.fail(fmt.Errorf("publishing failed: %w", err)) }
 
 // giveUpRest counts the whole frames that were read and will not be published.
 func (c *conn) giveUpRest(w *worker) {

@@ -28,6 +28,7 @@ type traffic struct {
 	batches      atomic.Uint64 // PublishBatch calls
 	reads        atomic.Uint64 // read calls, those that found nothing included
 	received     atomic.Uint64 // bytes read
+	datagrams    atomic.Uint64 // those thrown away included
 	publishing   atomic.Int64  // nanoseconds in PublishBatch
 	backpressure atomic.Int64  // nanoseconds of these in calls that took longer than slowPublish
 	batchSizes   [batchClasses]atomic.Uint64

@@ -98,7 +98,8 @@ func listenError(address string, err error) error {
 		remedy = ": somebody listens there, or it is no socket: stop that, or take another path"
 	case errors.Is(err, unix.EADDRINUSE):
 		_, port, _ := net.SplitHostPort(rest)
-		remedy = fmt.Sprintf(`: see who has it by "ss -ltnp sport = :%s" and stop that, or take another port (0 takes a free one)`, port)
+		kind := map[string]string{"tcp": "t", "udp": "u"}[network]
+		remedy = fmt.Sprintf(`: see who has it by "ss -l%snp sport = :%s" and stop that, or take another port (0 takes a free one)`, kind, port)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		remedy = `: no network interface of this host has that address ("ip addr" lists them; 0.0.0.0 or [::] means all)`
 	case errors.Is(err, unix.EACCES) && network == "unix":
@@ -106,7 +107,7 @@ func listenError(address string, err error) error {
 	case errors.Is(err, unix.EACCES):
 		remedy = ": ports below net.ipv4.ip_unprivileged_port_start need root or CAP_NET_BIND_SERVICE: take a higher one"
 	case errors.As(err, &syntax):
-		remedy = ": give HOST:PORT, as in 127.0.0.1:7070, or unix:///PATH"
+		remedy = ": give HOST:PORT, as in 127.0.0.1:7070, unix:///PATH, or udp://HOST:PORT where datagrams are taken"
 	}
 	return fmt.Errorf("listen on %s: %w%s", address, err, remedy)
 }

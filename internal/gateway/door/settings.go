@@ -48,7 +48,8 @@ type option struct {
 	value int
 }
 
-func (s Settings) options() []option {
+// forAll are the options that sockets of every kind take, before they are bound.
+func (s Settings) forAll() []option {
 	var set []option
 	add := func(flag string, name sys.SocketOption, value int) {
 		if value != 0 {
@@ -61,15 +62,19 @@ func (s Settings) options() []option {
 	if s.ReusePort {
 		add("--reuse-port", sys.ReusePort, 1)
 	}
-	if s.QuickAck {
-		add("--quick-ack", sys.QuickAck, 1)
+	if s.IncomingCPU > 0 {
+		set = append(set, option{"--incoming-cpu", sys.IncomingCPU, s.IncomingCPU - 1})
 	}
 	return set
 }
 
 // control sets what connections inherit from their listener, before it listens.
 func (s Settings) control(_, _ string, c syscall.RawConn) error {
-	return apply(c, s.options())
+	options := s.forAll()
+	if s.QuickAck {
+		options = append(options, option{"--quick-ack", sys.QuickAck, 1})
+	}
+	return apply(c, options)
 }
 
 func apply(c syscall.RawConn, options []option) error {
@@ -97,9 +102,6 @@ func (s Settings) afterListen(l net.Listener) error {
 	var options []option
 	if s.FastOpen > 0 {
 		options = append(options, option{"--fast-open", sys.FastOpen, s.FastOpen})
-	}
-	if s.IncomingCPU > 0 {
-		options = append(options, option{"--incoming-cpu", sys.IncomingCPU, s.IncomingCPU - 1})
 	}
 	if err := apply(raw, options); err != nil || s.Backlog == 0 {
 		return err
