@@ -33,6 +33,8 @@ var scenarios = []scenario{
 	{"pages", newPages, "--count 20000 --rings 1MiB,16MiB"},
 	{"gc", newGC, "--count 2000 --heap 16MiB"},
 	{"start", newStart, "--count 20000 --capacity 1MiB"},
+	{"ingress", newIngress, "--connections 20,50 --rate 200,20 --duration 200ms --capacity 4MiB"},
+	{"push", newPush, "--clients 20,50 --rate max,50 --duration 200ms --capacity 4MiB"},
 	{"raw", newRaw, "--duration 5ms"},
 }
 

@@ -16,6 +16,8 @@ func commands() []*cobra.Command {
 		newPages(),
 		newStart(),
 		newGC(),
+		newIngress(),
+		newPush(),
 		newRaw(),
 		newAll(),
 		newChaos(),

@@ -20,6 +20,8 @@ func scenarioTests(t *testing.T, program string) {
 	t.Run("pages", func(t *testing.T) { smokePages(t, program) })
 	t.Run("gc", func(t *testing.T) { smokeGC(t, program) })
 	t.Run("start", func(t *testing.T) { smokeStart(t, program) })
+	t.Run("ingress", func(t *testing.T) { smokeIngress(t, program) })
+	t.Run("push", func(t *testing.T) { smokePush(t, program) })
 	t.Run("all", func(t *testing.T) { smokeAll(t, program) })
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hugebus/hugebus/bench/internal/crowd"
 	"github.com/hugebus/hugebus/bench/internal/raw"
 	"github.com/hugebus/hugebus/bench/internal/worker"
 	"github.com/hugebus/hugebus/bench/internal/workload"
@@ -35,7 +36,7 @@ func newWorker() *cobra.Command {
 }
 
 func roles() map[string]worker.Role {
-	return worker.Join(raw.Roles(), workload.Roles())
+	return worker.Join(raw.Roles(), workload.Roles(), crowd.Roles())
 }
 
 // startTeam starts a worker on each core, with the raw segment as their file.

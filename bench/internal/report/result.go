@@ -56,6 +56,11 @@ type Result struct {
 	// page the processor had to look up. nil: not counted here.
 	PageFaults *int64 `json:"page_faults,omitempty"`
 	TLBMisses  *int64 `json:"dtlb_misses,omitempty"`
+	// ConnBytes is the gateway's own memory for each connection, in bytes; CallsPerFrame how many calls of read or write it
+	// made for each frame; RawShare its rate as a share of the bare loop's.
+	ConnBytes     int64   `json:"conn_bytes,omitempty"`
+	CallsPerFrame float64 `json:"calls_per_frame,omitempty"`
+	RawShare      float64 `json:"raw_share,omitempty"`
 	// Histogram holds all times of all rounds, for results that have some.
 	Histogram *Histogram `json:"-"`
 	// Frames is how many arrived and were checked, in all rounds.

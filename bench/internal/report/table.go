@@ -60,6 +60,9 @@ var columns = []column{
 	{"max", func(r Result) string { return Duration(r.Max) }},
 	{"frames/s", func(r Result) string { return Quantity(r.FramesPerSecond) }},
 	{"bytes/s", func(r Result) string { return Quantity(r.BytesPerSecond) }},
+	{"of raw", func(r Result) string { return factor(r.RawShare) }},
+	{"calls/frame", func(r Result) string { return factor(r.CallsPerFrame) }},
+	{"memory/conn", func(r Result) string { return bytesEach(r.ConnBytes) }},
 	{"frames/poll", func(r Result) string { return Quantity(r.FramesPerPoll) }},
 	{"CPU", func(r Result) string { return share(r.CPU) }},
 	{"broker CPU", func(r Result) string { return share(r.BrokerCPU) }},
@@ -89,6 +92,21 @@ func share(s *Share) string {
 		return ""
 	}
 	return fmt.Sprintf("%.2f%%", 100*float64(*s))
+}
+
+func bytesEach(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return Quantity(float64(n)) + "B"
+}
+
+// factor writes a ratio with three digits; 0 is empty.
+func factor(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // counted is a count that may be 0, or not there.

@@ -7,9 +7,12 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/hugebus/hugebus/internal/sys"
 )
 
 // runNATS is a NATS server in this process, on a port of loopback that the kernel chooses.
@@ -46,21 +49,42 @@ func program(name, debian string) (string, error) {
 	return path, nil
 }
 
-// runRedis starts a Redis server on a Unix socket in dir, which saves nothing and never
-// gives up on a subscriber that is behind.
+// runRedis starts a Redis server on a Unix socket in dir.
 func runRedis(ctx context.Context, dir string, ready func(string)) error {
+	socket := filepath.Join(dir, "redis.sock")
+	return startRedis(ctx, dir, "unix", socket, ready, "--port", "0", "--unixsocket", socket)
+}
+
+// runRedisTCP starts one on a port of loopback. Redis takes no socket from its parent, so the port is free only most likely.
+func runRedisTCP(ctx context.Context, dir string, ready func(string)) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("server: redis: %w", err)
+	}
+	address := l.Addr().(*net.TCPAddr)
+	if err := l.Close(); err != nil {
+		return fmt.Errorf("server: redis: %w", err)
+	}
+	if _, err := sys.RaiseFileLimit(); err != nil {
+		return err
+	}
+	return startRedis(ctx, dir, "tcp", address.String(), ready, "--port", strconv.Itoa(address.Port), "--bind", "127.0.0.1",
+		"--maxclients", "30000", "--tcp-keepalive", "0")
+}
+
+// startRedis starts a Redis server, which saves nothing and never gives up on a subscriber that is behind.
+func startRedis(ctx context.Context, dir, network, address string, ready func(string), flags ...string) error {
 	path, err := RedisProgram()
 	if err != nil {
 		return err
 	}
-	socket := filepath.Join(dir, "redis.sock")
-	cmd := exec.CommandContext(ctx, path, "--port", "0", "--unixsocket", socket, "--dir", dir,
-		"--save", "", "--appendonly", "no", "--loglevel", "warning", "--client-output-buffer-limit", "pubsub 0 0 0")
+	cmd := exec.CommandContext(ctx, path, append(flags, "--dir", dir,
+		"--save", "", "--appendonly", "no", "--loglevel", "warning", "--client-output-buffer-limit", "pubsub 0 0 0")...)
 	up := func() bool {
-		conn, err := net.Dial("unix", socket)
+		conn, err := net.Dial(network, address)
 		return err == nil && conn.Close() == nil
 	}
-	return runProgram(ctx, cmd, up, func() { ready(socket) })
+	return runProgram(ctx, cmd, up, func() { ready(address) })
 }
 
 // runRouDi starts iceoryx' daemon. A host has one at most: a second one says so and ends.

@@ -28,6 +28,8 @@ const (
 	NATS  = "nats"
 	Redis = "redis"
 	RouDi = "iceoryx"
+	// RedisTCP is Redis on a port of loopback, for thousands of connections.
+	RedisTCP = "redis-tcp"
 )
 
 // runners run a server until ctx ends. They call ready with its address when it takes
@@ -36,6 +38,8 @@ var runners = map[string]func(ctx context.Context, dir string, ready func(addres
 	NATS:  runNATS,
 	Redis: runRedis,
 	RouDi: runRouDi,
+
+	RedisTCP: runRedisTCP,
 }
 
 // patience is how long a server may take until it takes connections.

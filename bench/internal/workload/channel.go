@@ -61,7 +61,7 @@ func (c *channelLink) Close() error { return nil }
 
 // inProcess runs both sides of a workload over channels. result picks the side whose result counts.
 func inProcess(front, back func(link.Link, PeerParams) (any, error), result func(front, back any) any) worker.Role {
-	return application(func(t *worker.Task) (any, error) {
+	return worker.Application(func(t *worker.Task) (any, error) {
 		var p PeerParams
 		if err := t.Decode(&p); err != nil {
 			return nil, err

@@ -31,7 +31,7 @@ const (
 
 func idleRoles() map[string]worker.Role {
 	return map[string]worker.Role{
-		RoleIdle:       application(idle),
+		RoleIdle:       worker.Application(idle),
 		RoleCPUSend:    overLinkOf(link.Front, func(p RateParams) PeerParams { return p.PeerParams }, cpuSend),
 		RoleCPUReceive: overLinkOf(link.Back, func(p RateParams) PeerParams { return p.PeerParams }, cpuReceive),
 	}

@@ -40,7 +40,7 @@ type Slept struct {
 }
 
 func missedRoles() map[string]worker.Role {
-	return map[string]worker.Role{RoleSleeper: application(sleeper)}
+	return map[string]worker.Role{RoleSleeper: worker.Application(sleeper)}
 }
 
 // sleeper answers each frame after a random time, from nothing to somewhat longer than it takes to

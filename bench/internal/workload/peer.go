@@ -2,7 +2,6 @@ package workload
 
 import (
 	"errors"
-	"runtime/debug"
 	"time"
 
 	"github.com/hugebus/hugebus/bench/internal/link"
@@ -30,22 +29,6 @@ type PeerParams struct {
 	Warm uint64 `json:"warm"`
 	// Pinned keeps it on the worker's thread and core, with the garbage collector off.
 	Pinned bool `json:"pinned"`
-}
-
-// application runs a role as an application runs: on goroutines that the scheduler places,
-// with the garbage collector on. Systems that wait in the kernel would pay for a
-// goroutine that is tied to a thread; the bus does not, since it does not wait there.
-func application(role worker.Role) worker.Role {
-	return func(t *worker.Task) (result any, err error) {
-		defer debug.SetGCPercent(debug.SetGCPercent(100))
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			result, err = role(t)
-		}()
-		<-done
-		return result, err
-	}
 }
 
 // overLink makes a role of a function over one end of a link.
@@ -78,7 +61,7 @@ func overLinkOf[P any](side link.Side, of func(P) PeerParams, do func(link.Link,
 		if of(p).Pinned {
 			return role(t)
 		}
-		return application(role)(t)
+		return worker.Application(role)(t)
 	}
 }
 
