@@ -79,7 +79,7 @@ SIGTERM and Ctrl-C: it accepts no more, lets clients take what waits for them (-
 func (f *egressFlags) config(cmd *cobra.Command) (c egress.Config, o egress.Options, err error) {
 	c = egress.Config{
 		Listen: f.listen, Codec: f.codec, Linger: f.linger, Writers: f.writers, MaxConns: f.maxConns, MaxConnsPerAddr: f.maxPerAddr,
-		WriteTimeout: f.writeTimeout, DrainTimeout: f.drain, CloseSlow: f.slow == "close",
+		WriteTimeout: f.writeTimeout, HandshakeTimeout: f.handshake, DrainTimeout: f.drain, CloseSlow: f.slow == "close",
 	}
 	o.Name = "egress"
 	if c.Socket, err = f.settings(cmd); err != nil {

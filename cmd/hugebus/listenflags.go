@@ -23,6 +23,7 @@ type listenFlags struct {
 	backlog, fastOpen, cpu     int
 	busyPoll, keepAlive        time.Duration
 	tls                        door.SecureFiles
+	handshake                  time.Duration
 	metrics                    string
 }
 
@@ -46,6 +47,7 @@ func (f *listenFlags) add(flags *pflag.FlagSet) {
 func (f *listenFlags) addTLS(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tls.Cert, "tls-cert", "", "serve TLS 1.3 with this certificate (PEM, with its chain); read again when it changes")
 	flags.StringVar(&f.tls.Key, "tls-key", "", "the certificate's key (PEM)")
+	flags.DurationVar(&f.handshake, "handshake-timeout", 10*time.Second, "close a connection that is not secure in this time")
 	flags.StringVar(&f.tls.ClientCA, "tls-client-ca", "", "want a certificate of clients that one of these has signed (PEM)")
 }
 

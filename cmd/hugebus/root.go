@@ -121,7 +121,7 @@ func newRoot(a *app) *cobra.Command {
 	root.PersistentFlags().StringVar(&a.socket, "socket", defaultSocket(),
 		"path of the broker's control socket; also $"+socketEnv)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%w", err) })
-	root.AddCommand(a.brokerCommand(), a.shutdownCommand(), keeperCommand(), a.topicCommand(), a.pubCommand(), a.subCommand(), a.ingressCommand(), a.egressCommand(),
+	root.AddCommand(a.brokerCommand(), a.shutdownCommand(), keeperCommand(), a.topicCommand(), a.pubCommand(), a.subCommand(), a.ingressCommand(), a.egressCommand(), a.gatewayCommand(),
 		a.doctorCommand(), a.demoCommand(), a.demoChildCommand())
 	return root
 }

@@ -92,6 +92,10 @@ func wrongInputOfDaemons(w *world, long string) {
 	w.mistakes([]mistake{
 		{"ingress --topic a", 2, []string{"--listen is missing", "HOST:PORT"}},
 		{"ingress --listen :0", 2, []string{"--topic is missing"}},
+		{"gateway", 2, []string{"--listen is missing"}},
+		{"gateway --listen :0 --resp-topic a/b", 2, []string{"--resp-topic", `"a/b"`}},
+		{"gateway --listen :0 --max-lag x", 2, []string{"--max-lag"}},
+		{"gateway --listen :0 --access /none/there", 1, []string{"--access", "/none/there"}},
 		{"egress --topic a", 2, []string{"--listen is missing", "unix:///PATH"}},
 		{"egress --listen :0", 2, []string{"--topic is missing"}},
 		{"egress --listen :0 --topic a/b", 2, []string{"--topic", `"a/b"`}},
@@ -204,7 +208,7 @@ func configuration(w *world) {
 }
 
 func help(w *world) {
-	for _, c := range []string{"", "broker", "topic", "topic create", "topic ls", "topic show", "topic rm", "pub", "sub", "ingress", "egress", "doctor", "demo", "shutdown"} {
+	for _, c := range []string{"", "broker", "topic", "topic create", "topic ls", "topic show", "topic rm", "pub", "sub", "ingress", "egress", "gateway", "doctor", "demo", "shutdown"} {
 		got := w.ok(append(strings.Fields(c), "--help")...)
 		for _, want := range []string{"Usage:", "--socket"} {
 			if !strings.Contains(got, want) {

@@ -18,7 +18,7 @@ var layers = [][]string{
 	{"internal/keeper"},
 	{"internal/keeper/keepertest"},
 	{"client", "broker"}, // which do not import each other: side by side
-	{"client/ingress", "client/egress"},
+	{"client/ingress", "client/egress", "client/resp"},
 	{"internal/chaos/...", "internal/demo/...", "internal/doctor/..."},
 	{"cmd/...", "bench/...", "examples/..."},
 }

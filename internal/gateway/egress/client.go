@@ -46,7 +46,6 @@ type client struct {
 // serve runs the client to its end.
 func (c *client) serve() {
 	why, err := c.run()
-	c.e.ends.add(why)
 	attrs := []slog.Attr{slog.String("peer", peerName(c.conn))}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
@@ -58,6 +57,7 @@ func (c *client) serve() {
 	default:
 		c.e.warnings.Warn(why, "connection closed", attrs...)
 	}
+	c.e.ends.add(why)  // after the line: who sees the one finds the other
 	_ = c.conn.Close() // an error of close has no remedy
 }
 
@@ -68,7 +68,7 @@ func (c *client) run() (why string, err error) {
 	}
 	conn := c.conn
 	if c.e.cfg.Secure != nil {
-		if conn, err = c.e.cfg.Secure.Server(c.e.ctx, c.conn, HandshakeTimeout); err != nil {
+		if conn, err = c.e.cfg.Secure.Server(c.e.ctx, c.conn, c.e.cfg.HandshakeTimeout); err != nil {
 			if c.e.ctx.Err() != nil {
 				return stopped, nil
 			}

@@ -21,7 +21,7 @@ const (
 	DefaultMaxConns     = 16384            // connections
 	DefaultWriteTimeout = time.Minute      // of a client that takes nothing at all
 	DefaultDrainTimeout = 5 * time.Second  // for what waits when the egress stops
-	HandshakeTimeout    = 10 * time.Second // of TLS
+	DefaultHandshake    = 10 * time.Second // of TLS
 	maxDefaultWriters   = 8
 	pollLimit           = 256 // frames: enough to make a poll cheap, few enough that the topic's room comes back
 )
@@ -80,6 +80,9 @@ type Config struct {
 	// DefaultDrainTimeout; negative: not at all).
 	DrainTimeout time.Duration
 
+	// HandshakeTimeout is how long a handshake of TLS may take (default: DefaultHandshake).
+	HandshakeTimeout time.Duration
+
 	// Socket has the settings of sockets, and Secure turns connections into secure ones, if it is not nil.
 	Socket door.Settings
 	Secure *door.Secure
@@ -99,6 +102,7 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 	c.Writers = cmp.Or(c.Writers, min(runtime.GOMAXPROCS(0), maxDefaultWriters))
 	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
 	c.WriteTimeout = max(cmp.Or(c.WriteTimeout, DefaultWriteTimeout), 0)
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, DefaultHandshake)
 	c.DrainTimeout = max(cmp.Or(c.DrainTimeout, DefaultDrainTimeout), 0)
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -120,6 +120,7 @@ func (e *Egress) Serve(ctx context.Context) error {
 	e.drain()
 	e.closeAll()
 	e.serving.Wait()
+	e.shared.Join()
 	e.warnings.Flush()
 	s := e.Stats()
 	e.cfg.Logger.Info("egress stopped", "listen", e.Addr().String(), "topic", e.cfg.Topic, "read", s.Read, "delivered", s.Delivered,
@@ -162,9 +163,9 @@ func (e *Egress) accept() error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("the listener on %s was closed by somebody else: %w", e.Addr(), err)
 		default:
-			e.ends.add(acceptFailed)
 			e.warnings.Warn(acceptFailed, "accept failed, trying again", slog.Any("error", err), slog.Duration("pause", wait),
 				slog.String("remedy", door.AcceptRemedy(err)))
+			e.ends.add(acceptFailed)
 			door.Pause(e.ctx.Done(), wait)
 			wait = min(2*wait, maxPause)
 		}
@@ -175,8 +176,8 @@ func (e *Egress) accept() error {
 func (e *Egress) admit(nc net.Conn) {
 	e.accepted.Add(1)
 	if err := e.limits.Enter(nc.RemoteAddr()); err != nil {
-		e.ends.add(refused)
 		e.warnings.Warn(refused, "connection refused", slog.Any("error", err), slog.String("peer", peerName(nc)))
+		e.ends.add(refused)
 		_ = nc.Close() // it is refused either way
 		return
 	}
@@ -208,6 +209,9 @@ func (e *Egress) closeAll() {
 func (e *Egress) slow(o *outbox.Outbox, g outbox.Gap, err error) {
 	name := peerName(o.Conn())
 	if err != nil {
+		if errors.Is(err, outbox.ErrSlow) {
+			err = fmt.Errorf("%w, or use --slow skip", err)
+		}
 		e.warnings.Warn(tooSlow, "slow client closed", slog.String("peer", name), slog.Any("error", err))
 		return
 	}

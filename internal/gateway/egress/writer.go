@@ -128,8 +128,7 @@ func (w *writer) join(c *client, out *outbox.Outbox) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.history {
-		s.Hold()
-		out.SendOne(s)
+		out.Queue(s)
 	}
 	out.Flush()
 	c.index = len(w.clients)

@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -18,7 +19,7 @@ import (
 // Errors with which an outbox ends by itself; see Outbox.Err.
 var (
 	// ErrSlow means that the peer lagged by more than Shared.MaxLag, and Shared.Mark is nil.
-	ErrSlow = errors.New("the client reads too slowly: more than --max-lag waits for it: let it read faster, raise --max-lag, or use --slow skip")
+	ErrSlow = errors.New("the client reads too slowly: more than --max-lag waits for it: let it read faster, or raise --max-lag")
 	// ErrTorn means that a peer could not be skipped forward, because the rest of the frame that it was in is too much memory.
 	ErrTorn = errors.New("the client reads too slowly, and too much is kept for others in the middle of a frame: raise --max-lag")
 	// ErrWriteTimeout means that the peer took nothing for Shared.WriteTimeout.
@@ -50,8 +51,12 @@ type Shared struct {
 	Skips         atomic.Uint64
 	SkippedFrames atomic.Uint64
 	SkippedBytes  atomic.Uint64
+	waiters       sync.WaitGroup
 	torn          atomic.Int64 // bytes of blocks that are kept for rests of frames
 }
+
+// Join waits until no goroutine works for an outbox any more. All have been closed, and their connections too.
+func (s *Shared) Join() { s.waiters.Wait() }
 
 // Torn is how many bytes of blocks are kept for peers that were skipped in the middle of a frame.
 func (s *Shared) Torn() int64 { return s.torn.Load() }
@@ -69,23 +74,26 @@ type Outbox struct {
 	onEnd  func()
 	raw    syscall.RawConn // nil: conn is not a bare socket (TLS), and is written to by a goroutine only
 
-	mu       sync.Mutex
-	queue    []Segment
-	first    int     // queue[:first] are gone
-	queued   int     // bytes in the queue
-	private  []byte  // what comes before the queue: the rest of the frame that the peer was in when it was skipped, or a gap's mark
-	pinned   Segment // where private lies, if it is in a block
-	gap      Gap     // is to be told when private is written
-	waiting  bool    // a goroutine waits for the peer
-	err      error
-	closed   bool
-	progress uint64 // writes that took something
-	skips    uint64
+	mu        sync.Mutex
+	queue     []Segment
+	first     int     // queue[:first] are gone
+	queued    int     // bytes in the queue
+	private   []byte  // what comes before the queue: the rest of the frame that the peer was in when it was skipped, or a gap's mark
+	pinned    Segment // where private lies, if it is in a block
+	gap       Gap     // is to be told when private is written
+	waiting   bool    // a goroutine waits for the peer
+	err       error
+	closed    bool
+	last      bool   // CloseWhenSent
+	unflushed bool   // Queue was called, and no Flush yet
+	progress  uint64 // writes that took something
+	skips     uint64
 
 	now  func(fd uintptr)      // writes batch; made once
 	step func(fd uintptr)      // writes the queue; made once
 	more func(fd uintptr) bool // the same for who waits; made once
 	iov  []unix.Iovec          // argument of now
+	one  [1]unix.Iovec         // for SendBytes
 	n    int                   // result of now
 	werr error                 // result of now
 }
@@ -132,19 +140,10 @@ func (o *Outbox) Send(b *Batch) bool {
 	sent := 0
 	if !o.waiting && o.raw != nil {
 		o.iov = b.iov
-		err := o.raw.Control(o.now)
-		o.iov = nil
-		o.shared.Writes.Add(1)
-		if err == nil && o.werr != nil && o.werr != unix.EAGAIN {
-			err = o.werr
-		}
-		if err != nil {
+		var err error
+		if sent, err = o.writeOnce(); err != nil {
 			o.end(err)
 			return false
-		}
-		if o.werr == nil {
-			sent = o.n
-			o.shared.Bytes.Add(uint64(sent))
 		}
 		if sent == b.bytes {
 			return true
@@ -161,20 +160,95 @@ func (o *Outbox) Send(b *Batch) bool {
 	return !o.closed
 }
 
-// SendOne sends one segment, and takes over the caller's reference. It does not write at once: Flush does.
-func (o *Outbox) SendOne(s Segment) {
+// Queue queues one segment, with a reference of its own. It does not write: Flush does. It returns true if nobody has
+// been told so before: then the caller is the one to call Flush.
+func (o *Outbox) Queue(s Segment) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.closed {
-		o.push(s)
+	if o.closed {
+		return false
 	}
-	s.Drop()
+	o.push(s)
+	first, o.unflushed = !o.unflushed, true
+	return first
 }
 
-// Flush writes what SendOne has queued.
+// SendBytes sends bytes for this peer only: at once what it takes, and a copy of the rest later.
+func (o *Outbox) SendBytes(b []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || len(b) == 0 {
+		return
+	}
+	if o.queued == 0 && !o.waiting && o.raw != nil {
+		o.one[0] = vector(b)
+		o.iov = o.one[:]
+		n, err := o.writeOnce()
+		o.one[0] = unix.Iovec{}
+		if err != nil {
+			o.end(err)
+			return
+		}
+		b = b[n:]
+	}
+	if len(b) == 0 {
+		return
+	}
+	mine := o.shared.Blocks.get(len(b))
+	defer mine.drop() // the queue has its own reference
+	mine.used = copy(mine.mem, b)
+	mine.ends[0] = uint32(mine.used)
+	mine.told.Store(1)
+	o.push(Segment{b: mine, to: uint32(mine.used)})
+	o.kept()
+}
+
+// writeOnce writes the vectors iov, and returns how much the peer took. The caller holds mu.
+func (o *Outbox) writeOnce() (int, error) {
+	err := o.raw.Control(o.now)
+	o.iov = nil
+	o.shared.Writes.Add(1)
+	switch {
+	case err != nil:
+		return 0, err
+	case o.werr == unix.EAGAIN:
+		return 0, nil
+	case o.werr != nil:
+		return 0, o.werr
+	}
+	o.shared.Bytes.Add(uint64(o.n))
+	return o.n, nil
+}
+
+// Segments is how many segments wait: roughly how many blocks the peer holds.
+func (o *Outbox) Segments() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.queue) - o.first
+}
+
+// Fail ends the outbox with an error.
+func (o *Outbox) Fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.end(err)
+}
+
+// CloseWhenSent lets who waits for the peer go on until nothing waits, and ends the outbox then, with io.EOF.
+func (o *Outbox) CloseWhenSent() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = true
+	if !o.waiting && !o.closed {
+		o.end(io.EOF)
+	}
+}
+
+// Flush writes what Queue has queued. It returns false if the outbox has ended.
 func (o *Outbox) Flush() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.unflushed = false
 	if o.closed || o.queued == 0 && len(o.private) == 0 {
 		return !o.closed
 	}
@@ -221,9 +295,9 @@ func (o *Outbox) kept() {
 	o.waiting = true
 	o.shared.Waiting.Add(1)
 	if o.raw == nil {
-		go o.pump()
+		o.shared.waiters.Go(o.pump)
 	} else {
-		go o.wait()
+		o.shared.waiters.Go(o.wait)
 	}
 }
 

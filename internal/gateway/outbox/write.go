@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -128,6 +129,9 @@ func (o *Outbox) writeMore(fd uintptr) bool {
 func (o *Outbox) rest() {
 	o.waiting = false
 	o.shared.Waiting.Add(-1)
+	if o.last {
+		o.end(io.EOF)
+	}
 }
 
 // goOn says whether a failed wait is to be tried again: the deadline passed, and the peer took something since it was set.

@@ -1,0 +1,329 @@
+package resp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hugebus/hugebus/internal/gateway/door"
+)
+
+const maxCommandName = 16
+
+// execute executes the commands in b, and returns how many bytes it took, and how many the next one has at least.
+func (c *conn) execute(b []byte) (used, need int, err error) {
+	for {
+		args, n, need, err := c.parser.next(b[used:])
+		if err != nil || n == 0 {
+			return used, need, err
+		}
+		command := b[used : used+n]
+		used += n
+		if len(args) == 0 {
+			continue
+		}
+		c.unread++
+		c.s.commands.Add(1)
+		if err := c.dispatch(command, args); err != nil {
+			return used, 0, err
+		}
+		if len(c.reply.b) >= maxReplies {
+			if err := c.flush(); err != nil {
+				return used, 0, err
+			}
+		}
+	}
+}
+
+// dispatch executes one command. An error ends the connection.
+func (c *conn) dispatch(b []byte, args []span) error {
+	var upper [maxCommandName]byte
+	name := args[0].of(b)
+	if len(name) > maxCommandName {
+		name = name[:maxCommandName]
+	}
+	for i, ch := range name {
+		if 'a' <= ch && ch <= 'z' {
+			ch -= 'a' - 'A'
+		}
+		upper[i] = ch
+	}
+	word := upper[:len(name)]
+	if string(word) == "PUBLISH" && c.access != nil && !c.listening() {
+		c.publish(b, args)
+		return nil
+	}
+	c.publishPending() // replies keep their order
+	switch string(word) {
+	case "HELLO":
+		c.hello(b, args)
+		return nil
+	case "AUTH":
+		c.auth(b, args)
+		return nil
+	case "QUIT":
+		c.reply.simple("OK")
+		return errQuit
+	}
+	if c.access == nil {
+		c.reply.failure("NOAUTH Authentication required.")
+		return nil
+	}
+	switch string(word) {
+	case "SUBSCRIBE":
+		return c.subscribe(b, args, false)
+	case "PSUBSCRIBE":
+		return c.subscribe(b, args, true)
+	case "UNSUBSCRIBE":
+		c.unsubscribe(b, args, false)
+		return nil
+	case "PUNSUBSCRIBE":
+		c.unsubscribe(b, args, true)
+		return nil
+	case "PING":
+		c.ping(b, args)
+		return nil
+	case "RESET":
+		c.reset()
+		return nil
+	}
+	if c.listening() {
+		c.reply.failure(fmt.Sprintf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+			strings.ToLower(string(word))))
+		return nil
+	}
+	c.other(string(word), b, args)
+	return nil
+}
+
+// listening says whether this is a RESP2 connection that has subscribed: there, what is pushed cannot be told from replies.
+func (c *conn) listening() bool {
+	return c.reply.proto == 2 && len(c.channels)+len(c.patterns) > 0
+}
+
+// other executes what is neither publishing nor subscribing.
+func (c *conn) other(word string, b []byte, args []span) {
+	switch word {
+	case "PUBLISH":
+		c.publish(b, args)
+	case "PUBSUB":
+		c.pubsub(b, args)
+	case "CLIENT":
+		c.client(b, args)
+	case "COMMAND":
+		if len(args) > 1 && strings.EqualFold(string(args[1].of(b)), "COUNT") {
+			c.reply.integer(len(known))
+			return
+		}
+		c.reply.array(0)
+	case "CONFIG":
+		c.reply.dict(0)
+	case "ECHO":
+		if len(args) != 2 {
+			c.arity(word)
+			return
+		}
+		c.reply.bulk(string(args[1].of(b)))
+	case "SELECT":
+		if len(args) == 2 && string(args[1].of(b)) == "0" {
+			c.reply.simple("OK")
+			return
+		}
+		c.reply.failure("ERR DB index is out of range")
+	case "INFO":
+		c.reply.bulk(c.s.info())
+	default:
+		c.reply.failure(fmt.Sprintf("ERR unknown command '%.128s': this is a message bus: it knows %s", args[0].of(b), strings.Join(known, ", ")))
+	}
+}
+
+// known are the commands that there are.
+var known = []string{
+	"AUTH", "CLIENT", "COMMAND", "CONFIG", "ECHO", "HELLO", "INFO", "PING", "PSUBSCRIBE", "PUBLISH", "PUBSUB", "PUNSUBSCRIBE", "QUIT", "RESET",
+	"SELECT", "SUBSCRIBE", "UNSUBSCRIBE",
+}
+
+func (c *conn) arity(word string) {
+	c.reply.failure(fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(word)))
+}
+
+// publish takes a frame up, to be published with others that come with it.
+func (c *conn) publish(b []byte, args []span) {
+	if len(args) != 3 {
+		c.publishPending()
+		c.arity("publish")
+		return
+	}
+	p := &c.pending
+	channel := args[1].of(b)
+	receivers := c.s.subs.receivers(channel)
+	outlet, frame, err := c.frame(b, args, channel)
+	if err != nil {
+		c.publishPending()
+		c.reply.failure(err.Error())
+		return
+	}
+	if p.outlet != outlet || len(p.frames) == cap(p.frames) {
+		c.publishPending()
+	}
+	p.outlet = outlet
+	p.frames = append(p.frames, frame)
+	p.receivers = append(p.receivers, receivers)
+}
+
+// frame is what PUBLISH publishes, and where. Errors are as the client gets them.
+func (c *conn) frame(b []byte, args []span, channel []byte) (o *outlet, frame []byte, err error) {
+	if c.access != door.Everything && !c.access.MayPublish(string(channel)) {
+		c.s.denials.add("publish")
+		return nil, nil, fmt.Errorf("NOPERM %s may not publish to channel '%s': see publish= in --access", c.access.Name, channel)
+	}
+	if p := &c.pending; p.outlet != nil && (c.s.cfg.Topic != "" || p.outlet.topic == string(channel)) {
+		o = p.outlet
+	} else {
+		topic := c.s.cfg.Topic
+		if topic == "" {
+			topic = string(channel)
+		}
+		if o, err = c.s.outletFor(topic); err != nil {
+			return nil, nil, fmt.Errorf("ERR channel '%s' is no topic: %w (--resp-topic takes channels of any name)", channel, err)
+		}
+	}
+	frame = args[2].of(b)
+	if c.s.cfg.Topic != "" {
+		var ok bool
+		if frame, ok = joinFrame(b, args[1], args[2]); !ok {
+			return nil, nil, fmt.Errorf("ERR a channel's name of %d bytes is above the limit of 65535", len(channel))
+		}
+	}
+	if len(frame) > o.max {
+		return nil, nil, fmt.Errorf("ERR a message of %d bytes is above the limit of %d bytes: use a topic with more capacity", len(frame), o.max)
+	}
+	return o, frame, nil
+}
+
+// subscribe subscribes to channels, or patterns.
+func (c *conn) subscribe(b []byte, args []span, pattern bool) error {
+	if len(args) < 2 {
+		c.arity(string(args[0].of(b)))
+		return nil
+	}
+	mine, all, word := &c.channels, c.s.subs.channels, "subscribe"
+	if pattern {
+		mine, all, word = &c.patterns, c.s.subs.patterns, "psubscribe"
+	}
+	for _, a := range args[1:] {
+		name := string(a.of(b))
+		// What is to be said before comes before.
+		if err := c.flush(); err != nil {
+			return err
+		}
+		_, again := (*mine)[name]
+		switch {
+		case again:
+			c.confirm(word, name)
+		case c.access != door.Everything && !c.access.MaySubscribe(name):
+			c.s.denials.add("subscribe")
+			c.reply.failure(fmt.Sprintf("NOPERM %s may not subscribe to '%s': see subscribe= in --access", c.access.Name, name))
+		case len(c.channels)+len(c.patterns) >= c.s.cfg.MaxChannels:
+			c.s.denials.add("channels")
+			c.reply.failure(fmt.Sprintf("ERR %d channels and patterns, and that is the limit of a connection: raise --max-channels", c.s.cfg.MaxChannels))
+		default:
+			if *mine == nil {
+				*mine = make(map[string]struct{})
+			}
+			if err := c.s.join(name, pattern, func() {
+				(*mine)[name] = struct{}{}
+				all.add(name, c)
+				c.confirm(word, name)
+				c.out.SendBytes(c.reply.b) // before the first message, which cannot come meanwhile
+				c.reply.b = c.reply.b[:0]
+			}); err != nil {
+				c.reply.failure(fmt.Sprintf("ERR channel '%s' is no topic: %v (--resp-topic takes channels of any name)", name, err))
+			}
+		}
+	}
+	return nil
+}
+
+// join sees to it that what a new subscription is about is read, and then calls add while nothing is dispatched.
+func (s *Server) join(name string, pattern bool, add func()) error {
+	s.joinMu.Lock()
+	defer s.joinMu.Unlock()
+	if err := s.openFor(name, pattern); err != nil {
+		return err
+	}
+	s.subs.mu.Lock()
+	defer s.subs.mu.Unlock()
+	add()
+	return nil
+}
+
+// openFor makes sure that what a new subscription is about is read.
+func (s *Server) openFor(name string, pattern bool) error {
+	switch {
+	case s.cfg.Topic != "":
+		return s.openHub(s.cfg.Topic)
+	case pattern:
+		return s.openMatching(name)
+	}
+	return s.openHub(name)
+}
+
+func (c *conn) confirm(word, name string) {
+	c.reply.push(3)
+	c.reply.bulk(word)
+	c.reply.bulk(name)
+	c.reply.integer(len(c.channels) + len(c.patterns))
+}
+
+// unsubscribe ends subscriptions: to all channels, or patterns, if none is named.
+func (c *conn) unsubscribe(b []byte, args []span, pattern bool) {
+	mine, all, word := c.channels, c.s.subs.channels, "unsubscribe"
+	if pattern {
+		mine, all, word = c.patterns, c.s.subs.patterns, "punsubscribe"
+	}
+	var names []string
+	for _, a := range args[1:] {
+		names = append(names, string(a.of(b)))
+	}
+	if len(args) == 1 {
+		for name := range mine {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		if len(names) == 0 {
+			c.reply.push(3)
+			c.reply.bulk(word)
+			c.reply.null()
+			c.reply.integer(len(c.channels) + len(c.patterns))
+			return
+		}
+	}
+	for _, name := range names {
+		if _, ok := mine[name]; ok {
+			delete(mine, name)
+			c.s.subs.mu.Lock()
+			all.remove(name, c)
+			c.s.subs.mu.Unlock()
+		}
+		c.confirm(word, name)
+	}
+	c.s.closeHubs()
+}
+
+// unsubscribeAll ends all subscriptions, without a word.
+func (c *conn) unsubscribeAll() {
+	if len(c.channels)+len(c.patterns) == 0 {
+		return
+	}
+	c.s.subs.mu.Lock()
+	for name := range c.channels {
+		c.s.subs.channels.remove(name, c)
+	}
+	for name := range c.patterns {
+		c.s.subs.patterns.remove(name, c)
+	}
+	c.s.subs.mu.Unlock()
+	c.channels, c.patterns = nil, nil
+	c.s.closeHubs()
+}

@@ -1,0 +1,104 @@
+package resp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/gateway/door"
+	"github.com/hugebus/hugebus/ring"
+)
+
+// What a Config's zero fields stand for.
+const (
+	DefaultMaxLag         = 32 << 20  // bytes, as Redis has it for subscribers
+	DefaultMaxMemory      = 256 << 20 // bytes
+	DefaultMaxConns       = 16384
+	DefaultMaxChannels    = 10_000
+	DefaultMaxPipeline    = 1_000_000 // commands
+	DefaultMaxFrame       = 1 << 20   // bytes
+	DefaultWriteTimeout   = time.Minute
+	DefaultPartialTimeout = time.Minute
+	DefaultHandshake      = 10 * time.Second
+	DefaultDrain          = 5 * time.Second
+	batchFrames           = 1024
+	pollLimit             = 256
+)
+
+// A Lane publishes to one topic; *client.Lane is one. One goroutine uses it at a time.
+type Lane interface {
+	PublishBatch(ctx context.Context, payloads [][]byte) (published int, err error)
+	MaxPayload() int
+	Close() error
+}
+
+// A Source is a subscription; *client.Subscriber is one.
+type Source interface {
+	Poll(limit int, fn func(ring.Frame) error) (int, error)
+	Wait(ctx context.Context) error
+	Close() error
+}
+
+// A Bus is where topics are. Its methods may be called by any goroutine.
+type Bus interface {
+	Lane(ctx context.Context, topic string) (Lane, error)
+	Subscribe(ctx context.Context, topic string) (Source, error)
+	Topics(ctx context.Context) ([]string, error)
+}
+
+// Config says what a Server listens on, and within which limits. Bus and Listen (or Listener) are needed.
+type Config struct {
+	Bus      Bus
+	Listen   string       // HOST:PORT or unix:///PATH
+	Listener net.Listener // instead of Listen; the server closes it
+	Topic    string       // all channels are in this topic; "": each channel is a topic
+
+	MaxFrame                  int           // bytes of a message, and of any argument
+	MaxLag                    int           // bytes that may wait for a client before it is closed
+	MaxMemory                 int64         // bytes of blocks that all clients together may hold
+	MaxConns, MaxConnsPerAddr int           // as in egress.Config
+	MaxChannels               int           // channels and patterns of one connection
+	MaxPipeline               int           // commands whose replies a client has not taken
+	IdleTimeout               time.Duration // of a client that has subscribed to nothing and sends nothing; 0: never
+	PartialTimeout            time.Duration // for a command to come whole; negative: never
+	WriteTimeout              time.Duration // of a client that takes nothing; negative: never
+	HandshakeTimeout          time.Duration // of TLS
+	DrainTimeout              time.Duration // for what waits for clients when the server stops; negative: none
+
+	Socket door.Settings
+	Secure *door.Secure
+	Rules  *door.Rules // nil: everybody may do everything
+
+	Logger *slog.Logger
+}
+
+// resolve checks the configuration, and puts the defaults in.
+func (c Config) resolve() (Config, error) {
+	c.MaxFrame = cmp.Or(c.MaxFrame, DefaultMaxFrame)
+	c.MaxLag = cmp.Or(c.MaxLag, DefaultMaxLag)
+	c.MaxMemory = cmp.Or(c.MaxMemory, DefaultMaxMemory)
+	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
+	c.MaxChannels = cmp.Or(c.MaxChannels, DefaultMaxChannels)
+	c.MaxPipeline = cmp.Or(c.MaxPipeline, DefaultMaxPipeline)
+	c.PartialTimeout = max(cmp.Or(c.PartialTimeout, DefaultPartialTimeout), 0)
+	c.WriteTimeout = max(cmp.Or(c.WriteTimeout, DefaultWriteTimeout), 0)
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, DefaultHandshake)
+	c.DrainTimeout = max(cmp.Or(c.DrainTimeout, DefaultDrain), 0)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	switch {
+	case c.Bus == nil:
+		return c, errors.New("no Bus")
+	case c.Listener == nil && c.Listen == "":
+		return c, errors.New("no address to listen on: give HOST:PORT, as in 127.0.0.1:6379 (port 0 takes a free one), or unix:///PATH")
+	case c.MaxFrame < 1 || c.MaxLag < 1 || c.MaxMemory < 1 || c.MaxChannels < 1 || c.MaxPipeline < 1 || c.IdleTimeout < 0 || c.HandshakeTimeout < 0:
+		return c, fmt.Errorf("a limit is negative: --max-frame %d, --max-lag %d, --max-memory %d, --max-channels %d, --max-pipeline %d, --idle-timeout %v, --handshake-timeout %v",
+			c.MaxFrame, c.MaxLag, c.MaxMemory, c.MaxChannels, c.MaxPipeline, c.IdleTimeout, c.HandshakeTimeout)
+	}
+	return c, c.Socket.Check()
+}

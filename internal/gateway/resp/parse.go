@@ -1,0 +1,134 @@
+package resp
+
+import (
+	"bytes"
+	"fmt"
+)
+
+const (
+	maxArgs    = 64 << 10 // arguments of a command
+	maxInline  = 64 << 10 // bytes of a command that is a line
+	maxNumeral = 20       // bytes of a number's line
+)
+
+// span is a part of the parsed bytes: b[from:to].
+type span struct{ from, to int }
+
+func (s span) of(b []byte) []byte { return b[s.from:s.to:s.to] }
+
+// A protocolError ends a connection: what follows in its stream means nothing any more.
+type protocolError struct{ text string }
+
+func (e *protocolError) Error() string { return "Protocol error: " + e.text }
+
+func broken(format string, args ...any) error { return &protocolError{fmt.Sprintf(format, args...)} }
+
+// A parser cuts commands from a stream. It keeps nothing between calls but memory.
+type parser struct {
+	maxBulk int // bytes of an argument
+	args    []span
+}
+
+// next parses the command at the start of b: an array of bulk strings, or a line of words. It returns its arguments,
+// which are none for an empty one, and how many bytes it took: 0 if it is not whole, and then it has at least need bytes.
+func (p *parser) next(b []byte) (args []span, used, need int, err error) {
+	if len(b) == 0 {
+		return nil, 0, 1, nil
+	}
+	if b[0] != '*' {
+		return p.inline(b)
+	}
+	count, at, err := number(b, 1)
+	switch {
+	case err != nil || at == 0:
+		return nil, 0, len(b) + 1, err
+	case count > maxArgs:
+		return nil, 0, 0, broken("%d arguments are above the limit of %d", count, maxArgs)
+	}
+	p.args = p.args[:0]
+	for range count {
+		if at == len(b) {
+			return nil, 0, at + 4, nil
+		}
+		if b[at] != '$' {
+			return nil, 0, 0, broken("expected '$', got %q", b[at])
+		}
+		size, from, err := number(b, at+1)
+		switch {
+		case err != nil || from == 0:
+			return nil, 0, len(b) + 1, err
+		case size < 0:
+			return nil, 0, 0, broken("an argument of length %d", size)
+		case size > p.maxBulk:
+			return nil, 0, 0, broken("an argument of %d bytes is above the limit of %d: raise --max-frame", size, p.maxBulk)
+		case len(b) < from+size+2:
+			return nil, 0, from + size + 2, nil
+		case b[from+size] != '\r' || b[from+size+1] != '\n':
+			return nil, 0, 0, broken("an argument does not end where it should")
+		}
+		p.args = append(p.args, span{from, from + size})
+		at = from + size + 2
+	}
+	return p.args, at, 0, nil
+}
+
+// number parses the decimal number at b[at:], which ends with \r\n, and returns where what follows begins: 0 if it has not
+// come whole.
+func number(b []byte, at int) (n, next int, err error) {
+	rest := b[at:]
+	end := bytes.IndexByte(rest[:min(len(rest), maxNumeral)], '\r')
+	switch {
+	case end < 0 && len(rest) >= maxNumeral:
+		return 0, 0, broken("a number is too long")
+	case end < 0 || end+1 == len(rest):
+		return 0, 0, nil
+	case rest[end+1] != '\n':
+		return 0, 0, broken("a number does not end with a newline")
+	}
+	digits := rest[:end]
+	negative := len(digits) > 0 && digits[0] == '-'
+	if negative {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || len(digits) > 10 {
+		return 0, 0, broken("%.*q is no length", maxNumeral, rest[:end])
+	}
+	for _, d := range digits {
+		if d < '0' || d > '9' {
+			return 0, 0, broken("%.*q is no length", maxNumeral, rest[:end])
+		}
+		n = 10*n + int(d-'0')
+	}
+	if negative {
+		n = -n
+	}
+	return n, at + end + 2, nil
+}
+
+// inline parses a line of words, which people type.
+func (p *parser) inline(b []byte) (args []span, used, need int, err error) {
+	end := bytes.IndexByte(b[:min(len(b), maxInline)], '\n')
+	switch {
+	case end < 0 && len(b) >= maxInline:
+		return nil, 0, 0, broken("too big inline request")
+	case end < 0:
+		return nil, 0, len(b) + 1, nil
+	}
+	p.args = p.args[:0]
+	line := bytes.TrimSuffix(b[:end], []byte("\r"))
+	for at := 0; at < len(line); {
+		if line[at] == ' ' || line[at] == '\t' {
+			at++
+			continue
+		}
+		from := at
+		for at < len(line) && line[at] != ' ' && line[at] != '\t' {
+			at++
+		}
+		if len(p.args) == maxArgs {
+			return nil, 0, 0, broken("more than %d arguments", maxArgs)
+		}
+		p.args = append(p.args, span{from, at})
+	}
+	return p.args, end + 1, 0, nil
+}
