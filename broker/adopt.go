@@ -333,6 +333,7 @@ func (t *topic) resume(h *holder, r attachmentRecord) bool {
 	defer t.mu.Unlock()
 	a := &attachment{
 		id: r.ID, topic: t, holder: h, who: h.who, kind: r.Kind, name: r.Name, slot: r.Slot, since: r.Since, evictAfter: r.EvictAfter, policy: r.Policy,
+		away: true,
 	}
 	slots := t.subscribers
 	if a.kind == control.KindPublisher {

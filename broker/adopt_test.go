@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -245,5 +246,52 @@ func TestRecordOfAFreedSubscriber(t *testing.T) {
 	}
 	if info := q.show("orders"); info.SubscriberCount != 0 || info.Violations != 0 {
 		t.Errorf("%d subscribers, %d violations", info.SubscriberCount, info.Violations)
+	}
+}
+
+// TestRecordOfASlotThatIsAnothers: a broker died when it had taken a subscriber's slot back, in part or wholly, and had not
+// forgotten it yet, perhaps with another client in its place that was not recorded. The next one must blame nobody.
+func TestRecordOfASlotThatIsAnothers(t *testing.T) {
+	for name, change := range map[string]func(r *ring.Ring, slot int) error{
+		"half released": func(r *ring.Ring, slot int) error { r.Expel(slot); return nil },
+		"given to another": func(r *ring.Ring, slot int) error {
+			return errors.Join(r.ReleaseSubscriber(slot), r.AdmitSubscriber(slot, ring.SubscriberConfig{Policy: ring.Lossy}))
+		},
+	} {
+		for _, back := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, its client comes back: %v", name, back), func(t *testing.T) {
+				c := kept(t)
+				s := start(t, c)
+				p, secret := s.secretive(t)
+				p.create("orders", small)
+				v, _ := p.subscriber("orders")
+				if err := change(s.topics.get("orders").ring, v.Slot); err != nil {
+					t.Fatal(err)
+				}
+				s.end(t)
+				s = start(t, c)
+				q, _ := s.secretive(t)
+				if info := q.show("orders"); info.SubscriberCount != 1 || info.Violations != 0 {
+					t.Errorf("%d subscribers, %d violations", info.SubscriberCount, info.Violations)
+				}
+				ids, want := []uint64(nil), uint64(0)
+				if back { // then the memory was written over while no broker was there to see it
+					ids, want = append(ids, v.Attachment), 1
+				}
+				if r := q.reattach(secret, false, ids...); len(r.Attachments) != len(ids) {
+					t.Errorf("given back: %+v", r)
+				}
+				if back {
+					var told control.Expelled
+					q.await(control.EventExpelled, &told)
+					if told.Attachment != v.Attachment {
+						t.Errorf("%+v", told)
+					}
+				}
+				if info := q.show("orders"); info.SubscriberCount != len(ids) || info.Violations != want {
+					t.Errorf("%d subscribers, %d violations", info.SubscriberCount, info.Violations)
+				}
+			})
+		}
 	}
 }

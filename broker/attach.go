@@ -27,6 +27,7 @@ type attachment struct {
 	evictAfter time.Duration
 	policy     ring.Policy // subscribers only
 	expelled   string      // why its slot does nothing any more; guarded by topic.mu
+	away       bool        // it was adopted, and its client has not come back; guarded by topic.mu
 	died       bool        // set when it goes
 	revoked    atomic.Bool // it goes because its claim was taken away
 	repaired   uint64      // bytes that its repair skipped

@@ -105,17 +105,28 @@ func (t *topic) auditGroup(g *group) {
 	}
 }
 
-// expel ends what a's slot does to others, and tells its owner.
+// expel ends what a's slot does to others, and tells its owner. Where that one has not come back to this broker, it
+// waits to tell until it has: an earlier broker may have freed the slot, and given it to somebody else, and died before it could
+// record either. Then nobody has done wrong, and the owner of the record is gone, or does not ask for the slot.
 func (t *topic) expel(a *attachment, why string, v ring.Violation) {
 	if a.expelled != "" {
 		return
 	}
 	a.expelled = why
-	t.counts.expulsions++
 	t.ring.Expel(a.slot)
-	t.violated("subscriber's words in shared memory are impossible: it is expelled", append(a.logged(), "value", uint64(v.Value), "why", why,
+	if a.away {
+		t.log.Info("a slot does not look as it was recorded: it does nothing until its client comes back, or is dead", append(a.logged(), "why", why)...)
+		return
+	}
+	t.accuse(a, uint64(v.Value))
+}
+
+// accuse tells of an expulsion. The caller holds mu.
+func (t *topic) accuse(a *attachment, value uint64) {
+	t.counts.expulsions++
+	t.violated("subscriber's words in shared memory are impossible: it is expelled", append(a.logged(), "value", value, "why", a.expelled,
 		"note", "it wrote them itself, or another subscriber of the topic did")...)
 	if client := a.client(); client != nil {
-		client.notify(control.EventExpelled, control.Expelled{Attachment: a.id, Topic: t.name, Reason: why})
+		client.notify(control.EventExpelled, control.Expelled{Attachment: a.id, Topic: t.name, Reason: a.expelled})
 	}
 }

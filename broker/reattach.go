@@ -87,7 +87,7 @@ func (s *session) claim(r control.ReattachRequest) control.ReattachReply {
 		if a := h.held[id]; a != nil && h.session.Load() == s {
 			h.claimed[id] = true
 			reply.Attachments = append(reply.Attachments, id)
-			s.tellRemoved(a)
+			s.catchUp(a)
 		}
 	}
 	if r.More || h.session.Load() != s {
@@ -107,10 +107,14 @@ func (s *session) claim(r control.ReattachRequest) control.ReattachReply {
 	return reply
 }
 
-// tellRemoved tells a client that was away that a topic was removed.
-func (s *session) tellRemoved(a *attachment) {
+// catchUp tells a client that was away what has become of an attachment of its.
+func (s *session) catchUp(a *attachment) {
 	a.topic.mu.Lock()
 	removed := a.topic.removed
+	if a.away && a.expelled != "" {
+		a.topic.accuse(a, 0)
+	}
+	a.away = false
 	a.topic.mu.Unlock()
 	if removed {
 		s.notify(control.EventTopicRemoved, control.TopicRemoved{Topic: a.topic.name, TopicID: a.topic.id, Reason: "removed while this client was away"})
