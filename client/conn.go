@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/failpoint"
 )
 
 // A connection asks the broker, and hears what it says unasked. When it breaks it is made
@@ -125,6 +126,7 @@ func (c *connection) deliver(a answer) {
 	var given control.AttachReply
 	attached := waiting != nil && waiting.op == control.OpAttach && a.message.Error == nil && a.message.Decode(&given) == nil
 	if attached {
+		failpoint.Hit(FailAttachReceived)
 		c.attached[given.Attachment] = struct{}{}
 	}
 	taken := waiting != nil && !waiting.left
@@ -207,6 +209,12 @@ func (c *connection) ask(ctx context.Context, op control.Op, raw []byte, into an
 	}
 	if err := conn.Send(control.Request{ID: id, Op: op, Body: raw}); err != nil {
 		return nil, c.unsent(conn, id, err)
+	}
+	switch op {
+	case control.OpAttach:
+		failpoint.Hit(FailAttachSent)
+	case control.OpDetach:
+		failpoint.Hit(FailDetachSent)
 	}
 	a, err := c.await(ctx, id, waiting)
 	if err != nil {

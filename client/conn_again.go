@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hugebus/hugebus/internal/control"
+	"github.com/hugebus/hugebus/internal/failpoint"
 )
 
 const (
@@ -128,6 +129,7 @@ func (c *connection) resume() (*control.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	failpoint.Hit(FailReattachGreeted)
 	c.mu.Lock()
 	asked := make([]uint64, 0, len(c.attached))
 	for id := range c.attached {
@@ -143,6 +145,7 @@ func (c *connection) resume() (*control.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
+	failpoint.Hit(FailReattachAnswered)
 	if !known {
 		secret = theirs.Secret
 	}
@@ -164,6 +167,7 @@ func (c *connection) reattach(conn *control.Conn, secret string, asked []uint64)
 		if err := conn.Send(control.Request{ID: 2 + page, Op: control.OpReattach, Body: body}); err != nil {
 			return nil, false, err
 		}
+		failpoint.Hit(FailReattachSent)
 		var reply control.ReattachReply
 		refused, err := c.replyTo(conn, 2+page, &reply)
 		if err != nil {

@@ -17,11 +17,21 @@ import (
 	"github.com/hugebus/hugebus/ring"
 )
 
-// Failpoints of attaching: the broker has given a slot; its memory is mapped; it is about to be given back.
+// Failpoints of attaching, in their order: about to be asked; asked, and nothing is known; the reply is there, and nobody was
+// given it; the broker has given a slot, and descriptors; its memory is mapped; the slot is registered. And of detaching: about to
+// be asked; asked. And of coming back to the next broker: it is connected to; it is asked; it has answered, and nobody goes by that.
 const (
-	FailAttachReplied = "client/attach/replied"
-	FailAttached      = "client/attach/attached"
-	FailBeforeDetach  = "client/detach/before-request"
+	FailBeforeAttach     = "client/attach/before-request"
+	FailAttachSent       = "client/attach/sent"
+	FailAttachReceived   = "client/attach/received"
+	FailAttachReplied    = "client/attach/replied"
+	FailAttachMapped     = "client/attach/mapped"
+	FailAttached         = "client/attach/attached"
+	FailBeforeDetach     = "client/detach/before-request"
+	FailDetachSent       = "client/detach/sent"
+	FailReattachGreeted  = "client/reattach/greeted"
+	FailReattachSent     = "client/reattach/sent"
+	FailReattachAnswered = "client/reattach/answered"
 )
 
 // An attachment is a slot of a topic that the broker gave to this client.
@@ -81,6 +91,7 @@ func (c *Client) attach(ctx context.Context, o attachOptions) (*attachment, erro
 		held := c.holdMapping(o.topic, o.kind.Publishes())
 		request.LaneOnly = held != nil
 		var reply control.AttachReply
+		failpoint.Hit(FailBeforeAttach)
 		files, err := c.conn.requestFiles(ctx, control.OpAttach, request, &reply)
 		if err != nil {
 			c.dropMapping(held)
@@ -111,6 +122,7 @@ func (c *Client) attachedTo(o attachOptions, reply control.AttachReply, held *ma
 			return nil, errors.Join(fmt.Errorf("client: attach %s: %w", o.topic, sys.Explain(err)), c.askDetach(reply.Attachment))
 		}
 	}
+	failpoint.Hit(FailAttachMapped)
 	a := &attachment{
 		client: c, mem: m, id: reply.Attachment, topic: o.topic, kind: o.kind, groupName: o.group,
 		ring: m.ring, slot: reply.Slot, group: reply.Group, member: reply.Member, maxRedeliveries: reply.MaxRedeliveries,

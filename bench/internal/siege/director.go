@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -41,6 +42,13 @@ type Options struct {
 	Say func(text string)
 }
 
+// Clients need a broker for breath at a time to leave and to come, and that is longestDive ago at most when the next one may not die
+// at once.
+const (
+	breath      = time.Second
+	longestDive = 8 * time.Second
+)
+
 // tooLate is how long a frame may be there without its reader being woken.
 const tooLate = time.Second
 
@@ -66,6 +74,8 @@ type director struct {
 
 	watched time.Time // when it last looked who waits too long
 	stall   time.Time // when it last was late for that: the machine had stood still, for others too
+
+	breathed time.Time // when a broker last had served for breath
 
 	keeperKilled time.Time
 	refilled     time.Time      // when the next one had everything
@@ -113,9 +123,12 @@ func (d *director) siege(ctx context.Context) error {
 		d.later(d.chance.pause(), Action{})
 	}
 	asking, enough := context.WithCancel(ctx)
-	asked := make(chan struct{})
-	defer func() { enough(); <-asked }()
-	go func() { defer close(asked); d.ask(asking) }()
+	var asked sync.WaitGroup
+	defer func() { enough(); asked.Wait() }()
+	asked.Go(func() { d.ask(asking) })
+	for _, name := range churned {
+		asked.Go(func() { d.churns(asking, name) })
+	}
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	next := time.NewTimer(0)
@@ -152,9 +165,10 @@ func (d *director) due() error {
 			d.later(d.chance.pause(), Action{})
 			b := d.crew.all[d.chance.random.IntN(len(d.crew.all))]
 			a = Action{Who: b.name, Do: d.chance.signal(b)}
-			if b == d.broker && d.chance.random.IntN(2) == 0 && d.mayKillKeeper() {
+			switch {
+			case b == d.broker && d.chance.random.IntN(2) == 0 && d.mayKillKeeper():
 				a = Action{Who: keeperName, Do: doKill}
-			} else if !d.may(b, a.Do) {
+			case !d.may(b, a.Do), d.chance.spares(b.armed):
 				continue
 			}
 		}
@@ -398,20 +412,20 @@ func (d *director) died(b *berth, how *os.ProcessState) error {
 		return d.start(b, b.queued.Arm)
 	}
 	next := Action{Who: b.name, Do: doStart}
-	// After a broker that never served comes one that does: clients must be able to tell it that they leave.
-	if d.o.Failpoints && (b.kind != kindBroker || b.ready) {
-		next.Arm = formatArmings(d.chance.arm(b.points, d.armings(b)))
+	switch {
+	case !d.o.Failpoints:
+	case b.kind == kindBroker:
+		if b.ready && time.Since(b.since) > breath {
+			d.breathed = time.Now()
+		}
+		if time.Since(d.breathed) < longestDive {
+			next.Arm = formatArmings(d.chance.armBroker(b.ready))
+		}
+	default:
+		next.Arm = formatArmings(d.chance.arm(b.points, 2))
 	}
 	d.later(d.chance.rest(), next)
 	return nil
-}
-
-// armings is at how many points a process of a berth may die. A broker passes most of its points seldom.
-func (d *director) armings(b *berth) int {
-	if b.kind == kindBroker {
-		return 10
-	}
-	return 2
 }
 
 // gone notes what a publisher had done.

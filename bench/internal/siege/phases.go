@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -198,9 +199,11 @@ func (d *director) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	// It was perhaps just there. The broker takes this after what it was asked before.
-	if err := d.unchurn(ctx); err != nil {
-		return err
+	// They were perhaps just there. The broker takes this after what it was asked before.
+	for _, name := range churned {
+		if err := d.unchurn(ctx, name); err != nil {
+			return err
+		}
 	}
 	for _, b := range d.crew.all {
 		if b.feed != nil {
@@ -334,6 +337,20 @@ func (d *director) finish(ctx context.Context) error {
 
 // count fills in what was checked.
 func (d *director) count() {
+	if d.crew != nil && d.o.Failpoints {
+		for _, b := range d.crew.all {
+			for _, p := range b.points {
+				n := d.result.Points[p]
+				d.result.Points[p] = n // also of those that nobody came to
+			}
+		}
+		for p, n := range d.result.Points {
+			if n.Kills < Enough {
+				d.result.Rare = append(d.result.Rare, p)
+			}
+		}
+		slices.Sort(d.result.Rare)
+	}
 	for _, a := range d.arenas {
 		c := a.ledger.Counts()
 		d.result.Topics = append(d.result.Topics, TopicResult{

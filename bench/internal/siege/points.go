@@ -31,17 +31,28 @@ var (
 		ring.FailOrphanOffered, ring.FailOrphanReleasing, ring.FailRoomBeforeRing,
 	}
 
-	// brokerPoints are passed by a broker that serves or adopts.
-	brokerPoints = []string{
-		ring.FailRepairCondemned, ring.FailRepairBeforeStamp, ring.FailRepairFilled, ring.FailRepairBeforeFree, ring.FailRepairMidFree,
-		ring.FailReapFiled, ring.FailReapIdle, ring.FailReleased,
-		broker.FailGroupOpened, broker.FailGroupClosed, broker.FailCreateMade, broker.FailCreateRecorded, broker.FailRemoveRecorded, broker.FailRemoveClosed, broker.FailAttachAdmitted,
-		broker.FailAttachRecorded, broker.FailDepartFreed, broker.FailReattach, broker.FailAdoptLoaded, broker.FailAdoptTopic,
-		broker.FailAdoptClients, broker.FailAdoptSwept, keeper.FailBeforeRequest, keeper.FailAfterRequest, keeper.FailAfterReply,
+	// adoptPoints are passed by each broker that adopts, most of them before it serves.
+	adoptPoints = []string{
+		broker.FailReattach, broker.FailAdoptLoaded, broker.FailAdoptTopic, broker.FailAdoptClients, broker.FailAdoptSwept,
+		keeper.FailBeforeRequest, keeper.FailAfterRequest, keeper.FailAfterReply,
 	}
+	// mendPoints are passed by a broker when a client has died, and when it adopts what is left of one.
+	mendPoints = []string{
+		ring.FailRepairCondemned, ring.FailRepairBeforeStamp, ring.FailRepairFilled, ring.FailRepairBeforeFree, ring.FailRepairMidFree,
+		ring.FailReapFiled, ring.FailReapIdle, ring.FailReleased, broker.FailDepartFreed,
+	}
+	// servePoints are passed by a broker that serves.
+	servePoints = []string{
+		broker.FailGroupOpened, broker.FailGroupClosed, broker.FailCreateMade, broker.FailCreateRecorded, broker.FailRemoveRecorded,
+		broker.FailRemoveClosed, broker.FailAttachAdmitted, broker.FailAttachRecorded,
+	}
+	brokerPoints = joined(adoptPoints, mendPoints, servePoints)
 
 	sleepPoints  = []string{client.FailSleepAfterBit, client.FailSleepArmed, client.FailSleepUnbound, client.FailSleepWoken}
-	attachPoints = []string{client.FailAttachReplied, client.FailAttached, client.FailBeforeDetach}
+	attachPoints = []string{
+		client.FailBeforeAttach, client.FailAttachSent, client.FailAttachReceived, client.FailAttachReplied, client.FailAttachMapped, client.FailAttached,
+		client.FailBeforeDetach, client.FailDetachSent, client.FailReattachGreeted, client.FailReattachSent, client.FailReattachAnswered,
+	}
 )
 
 // joined is all of some lists, each point once.

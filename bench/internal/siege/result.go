@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -38,7 +39,9 @@ type Result struct {
 	Kills      int              `json:"kills"`  // deaths by SIGKILL, wherever
 	ByKind     ByKind           `json:"by_kind"`
 	Points     map[string]Point `json:"points"`
-	Topics     []TopicResult    `json:"topics"`
+	// Rare are the points at which fewer than Enough have died.
+	Rare   []string      `json:"rare,omitempty"`
+	Topics []TopicResult `json:"topics"`
 	// Before and After are the descriptors and mappings of processes that lived all the time, and free huge pages.
 	Before Held `json:"before"`
 	After  Held `json:"after"`
@@ -109,8 +112,25 @@ func (r *Result) Write(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if len(r.Points) > 0 {
+		if _, err := fmt.Fprintf(w, "\n%s\n", r.coverage()); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(w, "\nseed %d: %s, %d processes killed, %s\n", r.Seed, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second), r.Kills, r.verdict())
 	return err
+}
+
+// coverage says at which points too few have died. In a short run that is no wonder.
+func (r *Result) coverage() string {
+	if len(r.Rare) == 0 {
+		return fmt.Sprintf("each of %d failpoints: at least %d processes killed", len(r.Points), Enough)
+	}
+	var each []string
+	for _, p := range r.Rare {
+		each = append(each, fmt.Sprintf("%s %d", p, r.Points[p].Kills))
+	}
+	return fmt.Sprintf("fewer than %d processes killed at %d of %d failpoints: %s", Enough, len(r.Rare), len(r.Points), strings.Join(each, ", "))
 }
 
 func (r *Result) verdict() string {

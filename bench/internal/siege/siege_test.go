@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestCalendarGivesTheEarliestFirst(t *testing.T) {
 
 func TestChancePrefersPointsAtWhichFewHaveDied(t *testing.T) {
 	c := newChance(1)
-	c.acted = map[string]int{"often": 1000, "seldom": 0}
+	c.killed = map[string]int{"often": 1000, "seldom": 0}
 	n := map[string]int{}
 	for range 1000 {
 		for _, a := range c.arm([]string{"often", "seldom"}, 1) {
@@ -125,5 +126,55 @@ func TestCounterGoesOnWhenTheBrokerBeginsAnew(t *testing.T) {
 	}
 	if c.sum != 9 {
 		t.Errorf("%d, want 5 and 4", c.sum)
+	}
+}
+
+func TestBrokerIsArmedAtPointsOfOneKind(t *testing.T) {
+	c := newChance(1)
+	for _, p := range append(slices.Clone(mendPoints), servePoints...) {
+		c.killed[p] = 100
+	}
+	adopts := 0
+	for range 200 {
+		for _, a := range c.armBroker(true) {
+			if slices.Contains(adoptPoints, a.point) {
+				adopts++
+			}
+		}
+		for _, a := range c.armBroker(false) {
+			if !slices.Contains(servePoints, a.point) || a.at < 2 {
+				t.Fatalf("armed with %v after a broker that never served", a)
+			}
+		}
+	}
+	if adopts < 150 {
+		t.Errorf("only %d of 200 at points at which none has died", adopts)
+	}
+}
+
+func TestWhoIsOnItsWayToARarePointIsSpared(t *testing.T) {
+	c := newChance(1)
+	c.killed = map[string]int{"often": Enough}
+	spared := map[string]int{}
+	for range 400 {
+		for _, p := range []string{"often", "seldom"} {
+			if c.spares([]*arming{{point: p}}) {
+				spared[p]++
+			}
+		}
+	}
+	if spared["often"] > 0 || spared["seldom"] < 250 || spared["seldom"] > 350 || c.spares(nil) {
+		t.Errorf("%v", spared)
+	}
+}
+
+func TestResultNamesPointsAtWhichFewDied(t *testing.T) {
+	r := Result{Points: map[string]Point{"a": {Kills: 3}, "b": {Kills: Enough}}, Rare: []string{"a"}}
+	if got := r.coverage(); got != "fewer than 10 processes killed at 1 of 2 failpoints: a 3" {
+		t.Error(got)
+	}
+	r.Rare = nil
+	if got := r.coverage(); got != "each of 2 failpoints: at least 10 processes killed" {
+		t.Error(got)
 	}
 }

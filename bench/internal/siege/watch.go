@@ -42,7 +42,19 @@ func (d *director) watch() error {
 			return err
 		}
 	}
+	d.relieve()
 	return nil
+}
+
+// relieve ends a broker that comes to none of its points, so that one can follow that does.
+func (d *director) relieve() {
+	b := d.broker
+	if d.o.Replay != nil || d.calm || !d.o.Failpoints || time.Since(b.since) < breath || len(b.armed) > 0 && time.Since(b.since) < 6*time.Second {
+		return
+	}
+	if what := d.chance.signal(b); what != doStop && d.may(b, what) {
+		d.signal(b, what)
+	}
 }
 
 // ask asks the broker about all topics, over and over. It is a goroutine of its own, because the broker may be stopped.
@@ -52,13 +64,6 @@ func (d *director) ask(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(400 * time.Millisecond):
-		}
-		if err := d.churn(ctx); err != nil {
-			select {
-			case d.events <- event{err: err}:
-			case <-ctx.Done():
-			}
-			return
 		}
 		for _, a := range d.arenas {
 			s := &sighting{arena: a, asked: time.Now()}
@@ -70,55 +75,6 @@ func (d *director) ask(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// churned is the topic that churn makes and removes.
-const churned = "comes-and-goes"
-
-// churn makes a topic with a group and removes it again, so that brokers die in the middle of that.
-func (d *director) churn(ctx context.Context) error {
-	const name = churned
-	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
-	defer cancel()
-	unknown := func(err error) bool { return errors.Is(err, client.ErrBrokerUnavailable) }
-	for {
-		_, err := d.bus.CreateTopic(ctx, name, client.TopicOptions{Capacity: 4 << 10})
-		if err == nil || errors.Is(err, client.ErrTopicExists) {
-			break
-		}
-		if ctx.Err() != nil || !unknown(err) {
-			return unlessCanceled(fmt.Errorf("create topic %s: %w", name, err))
-		}
-	}
-	if g, err := d.bus.Group(ctx, name, group, client.GroupOptions{}); err == nil {
-		defer g.Close() // so that the topic has a user when it is removed
-	} else if ctx.Err() != nil || !unknown(err) {
-		return unlessCanceled(fmt.Errorf("group of topic %s: %w", name, err))
-	}
-	return unlessCanceled(d.unchurn(ctx))
-}
-
-// unchurn removes the topic of churn, if it is there.
-func (d *director) unchurn(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
-	defer cancel()
-	for {
-		err := d.bus.RemoveTopic(ctx, churned)
-		if err == nil || errors.Is(err, client.ErrNotFound) {
-			return nil
-		}
-		if ctx.Err() != nil || !errors.Is(err, client.ErrBrokerUnavailable) {
-			return fmt.Errorf("remove topic %s: %w", churned, err)
-		}
-	}
-}
-
-// unlessCanceled is err, but nil if it is only that nobody wants to know any more.
-func unlessCanceled(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // saw takes what the broker says about a topic.
