@@ -8,10 +8,12 @@ package ingress
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/internal/gateway"
 	"github.com/hugebus/hugebus/internal/gateway/codec"
+	"github.com/hugebus/hugebus/internal/gateway/door"
 )
 
 // A Config says what to listen on and within which limits. New fills in Topic, and
@@ -29,6 +31,14 @@ type Stats = gateway.Stats
 
 // An AbortError says how many frames were given up by a stop that could not wait.
 type AbortError = gateway.AbortError
+
+// TLSFiles name the files of TLS.
+type TLSFiles = door.SecureFiles
+
+// NewTLS reads the files of TLS, for Config.Secure. They are read again when they change; log gets what is wrong with them then.
+func NewTLS(files TLSFiles, log *slog.Logger) (*door.Secure, error) {
+	return door.NewSecure(files, log)
+}
 
 // Codecs are the names that Config.Codec may have.
 func Codecs() []string { return codec.Names() }

@@ -51,6 +51,7 @@ was left, and exits with 0. A second signal gives up what waits for room in a fu
 	}
 	flags := cmd.Flags()
 	f.add(flags)
+	f.addTLS(flags)
 	flags.StringVar(&f.topic, "topic", "", "topic to publish to")
 	flags.StringVar(&f.codec, "codec", codec.Default, "how frames stand in the stream: "+strings.Join(codec.Names(), " or "))
 	flags.StringVar(&f.maxFrame, "max-frame", "", "largest payload of a frame (default, and at most: the topic's)")
@@ -71,7 +72,7 @@ was left, and exits with 0. A second signal gives up what waits for room in a fu
 func (f *ingressFlags) config(cmd *cobra.Command) (ingress.Config, client.Wait, error) {
 	c := ingress.Config{
 		Listen: f.listen, Codec: f.codec, Lanes: f.lanes, MaxConns: f.maxConns, MaxConnsPerAddr: f.maxPerAddr,
-		Acceptors: f.acceptors, IdleTimeout: f.idle, PartialTimeout: f.partial, DrainTimeout: f.drain,
+		Acceptors: f.acceptors, HandshakeTimeout: f.handshake, IdleTimeout: f.idle, PartialTimeout: f.partial, DrainTimeout: f.drain,
 	}
 	if network, _ := door.Split(f.listen); network == "udp" && !cmd.Flags().Changed("codec") {
 		c.Codec = "" // the flag's default is for streams
@@ -109,6 +110,9 @@ func (a *app) ingress(cmd *cobra.Command, f ingressFlags) error {
 		return err
 	}
 	config.Logger = a.logger()
+	if config.Secure, err = f.secure(config.Logger); err != nil {
+		return err
+	}
 	e := untilSignal(cmd.Context())
 	defer e.close()
 	c, err := a.dial(e.stop, cmd)

@@ -20,8 +20,10 @@ const (
 	DefaultBatchFrames    = 1024            // frames: the cost of a claim is gone long before, and 24 KiB of slices stay near
 	DefaultMaxConns       = 16384           // connections
 	DefaultPartialTimeout = 1 * time.Minute // long enough for 16 MiB at 2.5 Mbit/s
-	maxDefaultLanes       = 8               // of a topic's 64 publisher slots
-	minBufferSize         = 4 << 10         // bytes: less than this makes a read call for each few frames
+
+	DefaultHandshakeTimeout = 10 * time.Second // three round trips, over any path
+	maxDefaultLanes         = 8                // of a topic's 64 publisher slots
+	minBufferSize           = 4 << 10          // bytes: less than this makes a read call for each few frames
 )
 
 // A Publisher is what an ingress feeds.
@@ -91,8 +93,12 @@ type Config struct {
 	// MaxConnsPerAddr is how many connections may be open from one address (default: no limit).
 	MaxConnsPerAddr int
 
-	// Socket has the settings of sockets.
+	// Socket has the settings of sockets, and Secure turns connections into secure ones, if it is not nil.
 	Socket door.Settings
+	Secure *door.Secure
+
+	// HandshakeTimeout closes a connection that is not secure in this time (default: DefaultHandshakeTimeout).
+	HandshakeTimeout time.Duration
 
 	// IdleTimeout closes a connection from which nothing has come for that long (default: never). Time in which the
 	// ingress itself did not read, because the topic was full, does not count here nor for PartialTimeout.
@@ -129,6 +135,7 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 	c.BatchFrames = cmp.Or(c.BatchFrames, DefaultBatchFrames)
 	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
 	c.PartialTimeout = cmp.Or(c.PartialTimeout, DefaultPartialTimeout)
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, DefaultHandshakeTimeout)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -154,6 +161,8 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		err = fmt.Errorf("batches of %d frames: at least 1 is needed", c.BatchFrames)
 	case c.MaxFrame < 0:
 		err = fmt.Errorf("a frame limit of %d bytes: give a positive number, or 0 for what the topic allows", c.MaxFrame)
+	case c.HandshakeTimeout < 0:
+		err = fmt.Errorf("a handshake time-out of %v: give a positive duration", c.HandshakeTimeout)
 	case c.IdleTimeout < 0:
 		err = fmt.Errorf("an idle time-out of %v: give a positive duration, or 0 for none", c.IdleTimeout)
 	case c.DrainTimeout < 0:
@@ -178,6 +187,8 @@ func (c *Config) resolvePackets() error {
 		return fmt.Errorf("codec %s with datagrams: each of them is a frame, leave the codec out", c.Codec)
 	case c.Acceptors != 0:
 		return errors.New("acceptors with datagrams: nothing is accepted there, the number of sockets is that of lanes (--lanes)")
+	case c.Secure != nil:
+		return errors.New("TLS with datagrams: it needs connections, listen on tcp:// for it")
 	case c.IdleTimeout != 0:
 		return errors.New("an idle time-out with datagrams: there is no connection to close, leave it out")
 	}

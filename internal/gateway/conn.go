@@ -21,11 +21,10 @@ type conn struct {
 	received uint64 // bytes
 	frames   uint64 // published
 
-	why        reason // why the connection ended, or running
-	err        error  // what broke it, if anything
-	leftover   int    // bytes that were left when it ended
-	quota      int    // bytes that may still be read, once the ingress stops
-	quotaKnown bool
+	why      reason // why the connection ended, or running
+	err      error  // what broke it, if anything
+	leftover int    // bytes that were left when it ended
+	sealed   bool   // only what had come when the ingress stopped is read
 
 	lastRead     time.Duration // when bytes came last; these three count from Ingress.began
 	partialSince time.Duration // when the frame that is not whole was begun
@@ -44,6 +43,9 @@ func newConn(in *Ingress, src source) *conn {
 
 // serve runs the connection to its end.
 func (c *conn) serve() {
+	if err := c.src.begin(); err != nil {
+		c.endUnbegun(err)
+	}
 	step := c.step // one method value for all turns
 	for c.why == running {
 		c.arm()
@@ -68,6 +70,18 @@ func (c *conn) serve() {
 func (c *conn) end(why reason, err error) {
 	if c.why == running {
 		c.why, c.err = why, err
+	}
+}
+
+// endUnbegun ends the connection because nothing can come over it.
+func (c *conn) endUnbegun(err error) {
+	switch {
+	case c.in.hard.Err() != nil:
+		c.end(aborted, nil)
+	case c.in.stopping.Load():
+		c.end(stopped, nil)
+	default:
+		c.end(handshakeFailed, err)
 	}
 }
 

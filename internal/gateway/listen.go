@@ -171,10 +171,14 @@ func (a *acceptor) emptyBacklog() {
 // admit starts to serve a connection, or closes it if there are too many.
 func (in *Ingress) admit(nc net.Conn) {
 	in.accepted.Add(1)
-	src, err := newSocket(nc)
+	plain, err := newSocket(nc)
 	if err != nil {
 		in.refuse(nc, brokenConn, slog.Any("error", err))
 		return
+	}
+	src := source(plain)
+	if in.cfg.Secure != nil {
+		src = newSecureSocket(in, plain)
 	}
 	if err := in.limits.Enter(nc.RemoteAddr()); err != nil {
 		in.refuse(nc, refused, slog.Any("error", err))

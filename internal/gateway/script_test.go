@@ -72,6 +72,10 @@ func (s *script) read(b []byte) (int, error) {
 	return 0, io.EOF
 }
 
+func (s *script) begin() error { return nil }
+
+func (s *script) seal() {}
+
 func (s *script) unread() int { return len(s.now) }
 
 func (s *script) atEOF() bool { return len(s.now) == 0 && s.done && s.end == nil }

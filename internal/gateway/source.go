@@ -7,19 +7,27 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hugebus/hugebus/internal/sys"
 )
 
 // A source is the byte stream of one connection, in the way a turn needs it: it tells when there may be something to
 // read, and never waits while a buffer is borrowed.
 type source interface {
+	// begin does what comes before the first byte, which may take a while. Deadlines end it.
+	begin() error
+
 	// run calls step at once, and again whenever more may have come, until step returns true (then run returns nil) or
 	// the deadline passes (os.ErrDeadlineExceeded). Step must have read until unix.EAGAIN before it returns false.
 	run(step func() bool) error
 
-	// read, unread and atEOF are for step alone. read returns unix.EAGAIN if there is nothing now and io.EOF at the
-	// end; unread returns how many bytes have come that were not read; atEOF whether the end is next.
+	// read, seal, unread and atEOF are for step alone. read returns unix.EAGAIN if there is nothing now, io.EOF at the
+	// end, and io.ErrUnexpectedEOF at an end that the peer may not have meant. After seal it returns no bytes any more that had not
+	// come when seal was called. unread returns how many bytes have come that were not read; atEOF whether the end is
+	// next.
 	read(b []byte) (int, error)
+	seal()
 	unread() int
 	atEOF() bool
 
@@ -33,6 +41,8 @@ type socket struct {
 	conn    net.Conn
 	raw     syscall.RawConn
 	fd      int // valid inside run's step
+	sealed  bool
+	left    int // bytes that may be read, once it is sealed
 	step    func() bool
 	onReady func(fd uintptr) bool
 }
@@ -61,7 +71,14 @@ func (s *socket) run(step func() bool) error {
 	return s.raw.Read(s.onReady)
 }
 
+func (s *socket) begin() error { return nil }
+
 func (s *socket) read(b []byte) (int, error) {
+	if s.sealed {
+		if b = b[:min(len(b), s.left)]; len(b) == 0 {
+			return 0, unix.EAGAIN
+		}
+	}
 	n, err := sys.Read(s.fd, b)
 	if err != nil {
 		return 0, err
@@ -69,8 +86,11 @@ func (s *socket) read(b []byte) (int, error) {
 	if n == 0 {
 		return 0, io.EOF
 	}
+	s.left -= n
 	return n, nil
 }
+
+func (s *socket) seal() { s.sealed, s.left = true, s.unread() }
 
 func (s *socket) unread() int {
 	n, err := sys.Unread(s.fd)

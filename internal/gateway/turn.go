@@ -19,6 +19,9 @@ const (
 	over                   // the connection has ended
 )
 
+// errUnmeant says that a secure connection was cut off, or left in haste.
+var errUnmeant = errors.New("the connection ended without the farewell of TLS (close_notify)")
+
 // errNoProgress says that a Publisher broke its contract.
 var errNoProgress = errors.New("the publisher published nothing and reported no error")
 
@@ -82,8 +85,9 @@ func (c *conn) turn(w *worker) verdict {
 				c.abandon()
 				return over
 			}
-			if dst = c.lastOf(dst); len(dst) == 0 {
-				return c.endStopped(w)
+			if !c.sealed { // or a sender that goes on sending would keep it from ever stopping
+				c.src.seal()
+				c.sealed = true
 			}
 		}
 		n, err := c.src.read(dst)
@@ -97,13 +101,14 @@ func (c *conn) turn(w *worker) verdict {
 			return drained
 		case err == io.EOF:
 			return c.endOfStream(w)
+		case err == io.ErrUnexpectedEOF:
+			return c.endUnmeant()
 		default:
 			c.end(brokenConn, err)
 			return over
 		}
 		w.count.received.Add(uint64(n))
 		c.received += uint64(n)
-		c.quota -= min(n, c.quota)
 		left -= n
 		c.bytes.end += n
 		if !c.publishWhole(w) {
@@ -111,15 +116,6 @@ func (c *conn) turn(w *worker) verdict {
 		}
 	}
 	return spent
-}
-
-// lastOf cuts dst down to what the socket had received when this connection learned that the ingress stops. Without
-// such an end a sender that goes on sending would keep it from ever stopping.
-func (c *conn) lastOf(dst []byte) []byte {
-	if !c.quotaKnown {
-		c.quota, c.quotaKnown = c.src.unread(), true
-	}
-	return dst[:min(len(dst), c.quota)]
 }
 
 // abandon ends the connection because the ingress was told to give up.
@@ -152,6 +148,16 @@ func (c *conn) endOfStream(w *worker) verdict {
 	default:
 		c.end(endOfStream, nil)
 	}
+	return over
+}
+
+// endUnmeant ends the connection where its end may be somebody else's doing: the bytes that are left are no frame, whatever
+// the codec would make of them.
+func (c *conn) endUnmeant() verdict {
+	if c.bytes.len() > 0 {
+		c.end(partialFrame, errUnmeant)
+	}
+	c.end(endOfStream, nil)
 	return over
 }
 
