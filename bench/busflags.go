@@ -24,6 +24,7 @@ type busFlags struct {
 	wait     string
 	pause    uint32
 	limit    int
+	handler  string
 	rawTime  time.Duration
 }
 
@@ -40,6 +41,7 @@ func (b *busFlags) register(cmd *cobra.Command, capacity string) {
 	f.StringVar(&b.wait, "wait", "spin", "how to wait: spin, adaptive, yield, sleep; or poll: nothing but Poll in a loop")
 	f.Uint32Var(&b.pause, "pause", 1, "with --wait poll: PAUSE instructions after a poll that found nothing")
 	f.DurationVar(&b.rawTime, "raw-duration", 60*time.Millisecond, "how long each way of the raw measurements runs in each round")
+	f.StringVar(&b.handler, "handler", "many", "how a stream is read: one (Poll) or many (PollBatch) frames for each call of the handler")
 	f.IntVar(&b.limit, "poll-limit", 256, "frames that one poll takes at most")
 }
 
@@ -71,7 +73,7 @@ func (b *busFlags) plan(changed func(string) bool) (workload.Plan, error) {
 	p.Topic = client.TopicOptions{Capacity: capacity, Pages: b.pages, Exclusive: b.mode == "exclusive"}
 	p.Shape = workload.Params{
 		Count: b.count, Nanoseconds: int64(b.duration), Wait: b.wait, Pause: b.pause, Limit: b.limit,
-		Claim: b.claim, SeqOnly: b.write == "seq", ReadAll: b.read == "all",
+		Claim: b.claim, SeqOnly: b.write == "seq", ReadAll: b.read == "all", One: b.handler == "one",
 	}
 	return p, nil
 }
@@ -98,6 +100,9 @@ func (b *busFlags) checkWords() error {
 	}
 	if b.read != "all" && b.read != "seq" {
 		return fmt.Errorf("--read %q: use seq or all", b.read)
+	}
+	if b.handler != "one" && b.handler != "many" {
+		return fmt.Errorf("--handler %q: use one or many", b.handler)
 	}
 	if b.write == "seq" && !b.claim {
 		return fmt.Errorf("--write seq: a publish that copies writes all; give --claim too")

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/hugebus/hugebus/broker"
@@ -291,6 +292,58 @@ func TestClientCloseInsideAHandlerEndsAtTheHandlersEnd(t *testing.T) {
 	}
 }
 
+func TestRunBatchReadsAllInOrder(t *testing.T) {
+	c := newTopic(t, client.TopicOptions{})
+	s := subscriber(t, c, client.SubscriberOptions{})
+	p := publisher(t, c)
+	const frames = 5000
+	sent := make(chan error, 1)
+	go func() {
+		for i := range frames {
+			if err := p.Publish(t.Context(), []byte(strconv.Itoa(i))); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	next := 0
+	err := s.RunBatch(t.Context(), func(batch []client.Frame) error {
+		for _, f := range batch {
+			if string(f.Payload) != strconv.Itoa(next) {
+				return fmt.Errorf("%q, want %d", f.Payload, next)
+			}
+			next++
+		}
+		if next == frames {
+			return client.ErrStop
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	refuse := errors.New("refused")
+	if err := p.Publish(t.Context(), []byte("last")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RunBatch(t.Context(), func([]client.Frame) error { return refuse }); err != refuse {
+		t.Errorf("RunBatch: %v, want the handler's error", err)
+	}
+	if f, err := s.Next(t.Context()); err != nil || string(f.Payload) != "last" {
+		t.Errorf("%q, %v: what was refused must come again", f.Payload, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.PollBatch(1, nil); n != 0 || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("PollBatch after Close: %d, %v, want os.ErrClosed", n, err)
+	}
+}
+
 func TestUseFromItsOwnHandlerIsRefused(t *testing.T) {
 	c := newTopic(t, client.TopicOptions{})
 	s := subscriber(t, c, client.SubscriberOptions{})
@@ -368,6 +421,7 @@ func TestNothingOfTheHotPathAllocates(t *testing.T) {
 	c := newTopic(t, client.TopicOptions{Capacity: 1 << 20})
 	s := subscriber(t, c, client.SubscriberOptions{})
 	lossy := subscriber(t, c, client.SubscriberOptions{Policy: client.Lossy})
+	many := subscriber(t, c, client.SubscriberOptions{})
 	g, err := c.Group(t.Context(), "t", "g", client.GroupOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -380,6 +434,7 @@ func TestNothingOfTheHotPathAllocates(t *testing.T) {
 	payload, batch := make([]byte, 48), [][]byte{make([]byte, 48), make([]byte, 48)}
 	sum := 0
 	handle := func(f client.Frame) error { sum += len(f.Payload); return nil }
+	handleMany := func(frames []client.Frame) error { sum += len(frames); return nil }
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -398,6 +453,9 @@ func TestNothingOfTheHotPathAllocates(t *testing.T) {
 				if n, err := poll(8, handle); n == 0 || err != nil {
 					t.Fatalf("Poll: %d, %v", n, err)
 				}
+			}
+			if n, err := many.PollBatch(8, handleMany); n == 0 || err != nil {
+				t.Fatalf("PollBatch: %d, %v", n, err)
 			}
 		}); n != 0 {
 			t.Errorf("%s and Poll: %v allocations, want 0", name, n)

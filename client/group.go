@@ -165,7 +165,7 @@ func (g *Group) Wait(ctx context.Context) error {
 // Run hands frames to fn, waiting for more, until fn returns an error (which puts the
 // frame back; ErrStop ends it with nil), ctx ends (its error), or an error that Poll returns.
 func (g *Group) Run(ctx context.Context, fn func(Frame) error) error {
-	return run(ctx, g, g.batch, fn)
+	return run(ctx, g.Wait, g.Poll, g.batch, fn)
 }
 
 // Frames is this member's share of the frames, in place, for a range loop:
@@ -174,7 +174,7 @@ func (g *Group) Run(ctx context.Context, fn func(Frame) error) error {
 //
 // A frame is acknowledged when the loop's body ends, also by break. Any err is the last.
 func (g *Group) Frames(ctx context.Context) iter.Seq2[Frame, error] {
-	return frames(ctx, g, g.batch)
+	return frames(ctx, g.Wait, g.Poll, g.batch)
 }
 
 // Close leaves the group. What this member had not finished goes to the others. A

@@ -131,9 +131,10 @@ func newSubscriber(ctx context.Context, att *attachment, o SubscriberOptions) (*
 	}
 	s.next.init()
 	s.guard.init(att.barriers.Private, func() {
-		if !att.lost() {
-			_ = rs.Close()
+		if att.lost() {
+			rs.Abandon()
 		}
+		_ = rs.Close() // abandoned, or now
 		s.wait.close()
 		att.release()
 	})
@@ -166,6 +167,18 @@ func pauseUntil(ctx context.Context) func() error {
 // *GapError (an ErrOverrun: frames were missed; the next Poll goes on behind the
 // gap), ErrEvicted once, ErrCorrupt, ErrTopicRemoved, ErrDetached, ErrExpelled, os.ErrClosed, ErrInUse.
 func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
+	return s.poll(limit, fn, nil)
+}
+
+// PollBatch is Poll for a handler that takes several frames at once, which costs less for each: in order, at
+// least one and at most ring.BatchFrames (64) in a call, and as many calls as limit allows. The slice and the
+// payloads are valid until fn returns. An error from fn refuses all frames of that call: they come again. ErrStop refuses none.
+func (s *Subscriber) PollBatch(limit int, fn func([]Frame) error) (int, error) {
+	return s.poll(limit, nil, fn)
+}
+
+// poll is Poll, with one of two handlers.
+func (s *Subscriber) poll(limit int, one func(Frame) error, many func([]Frame) error) (n int, err error) {
 	if s.guard.used() {
 		return 0, ErrInUse
 	}
@@ -178,7 +191,11 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 		s.guard.exit()
 		return 0, s.att.why()
 	}
-	n, err := s.s.Poll(limit, fn)
+	if many != nil {
+		n, err = s.s.PollBatch(limit, many)
+	} else {
+		n, err = s.s.Poll(limit, one)
+	}
 	if n == 0 && err == nil && s.att.removed() && !s.s.Ready() {
 		err = ErrTopicRemoved
 	}
@@ -199,7 +216,12 @@ func (s *Subscriber) Wait(ctx context.Context) error {
 // ends it with nil), ctx ends (its error), or an error that Poll returns. A gap, or
 // being evicted, ends it as well: call it again to go on.
 func (s *Subscriber) Run(ctx context.Context, fn func(Frame) error) error {
-	return run(ctx, s, pollLimit, fn)
+	return run(ctx, s.Wait, s.Poll, pollLimit, fn)
+}
+
+// RunBatch is Run for a handler that takes several frames at once, as PollBatch does.
+func (s *Subscriber) RunBatch(ctx context.Context, fn func([]Frame) error) error {
+	return run(ctx, s.Wait, s.PollBatch, pollLimit, fn)
 }
 
 // Frames is every frame from here on, in place, for a range loop:
@@ -209,7 +231,7 @@ func (s *Subscriber) Run(ctx context.Context, fn func(Frame) error) error {
 // A payload is valid until the loop's body ends. A *GapError and ErrEvicted come as
 // err with an empty frame, and the loop goes on; any other err is the last.
 func (s *Subscriber) Frames(ctx context.Context) iter.Seq2[Frame, error] {
-	return frames(ctx, s, pollLimit)
+	return frames(ctx, s.Wait, s.Poll, pollLimit)
 }
 
 // Next waits for one frame, until ctx ends. Its payload is a copy, valid until the next call of Next.
@@ -255,53 +277,4 @@ func (s *Subscriber) Close() error {
 	}
 	s.wait.interrupt()
 	return nil
-}
-
-// A poller is a Subscriber or a Group.
-type poller interface {
-	Poll(limit int, fn func(Frame) error) (int, error)
-	Wait(ctx context.Context) error
-}
-
-func run(ctx context.Context, p poller, limit int, fn func(Frame) error) error {
-	stopped := false
-	handler := func(f Frame) error {
-		err := fn(f)
-		stopped = err == ErrStop
-		return err
-	}
-	for {
-		n, err := p.Poll(limit, handler)
-		if err != nil || stopped {
-			return err
-		}
-		if n > 0 && ctx.Err() == nil {
-			continue
-		}
-		if err := p.Wait(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-func frames(ctx context.Context, p poller, limit int) iter.Seq2[Frame, error] {
-	return func(yield func(Frame, error) bool) {
-		for {
-			err := run(ctx, p, limit, func(f Frame) error {
-				if !yield(f, nil) {
-					return ErrStop
-				}
-				return nil
-			})
-			if err == nil || !yield(Frame{}, err) || !goesOn(err) {
-				return
-			}
-		}
-	}
-}
-
-// goesOn reports whether reading can go on behind err.
-func goesOn(err error) bool {
-	_, gap := err.(*GapError)
-	return gap || err == ErrEvicted
 }

@@ -61,6 +61,15 @@ func TestNoAllocations(t *testing.T) {
 				t.Fatal("ready")
 			}
 		},
+		"PollBatch": func() {
+			must(t, p.TryPublish(payload))
+			for _, s := range []*Subscriber{rel, los, ev} {
+				if n, err := s.PollBatch(16, func(f []Frame) error { frames += len(f); return nil }); n == 0 || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			all()
+		},
 		"refused": func() {
 			must(t, p.TryPublish(payload))
 			for _, s := range []poller{rel, los, ev, a, b, a} {

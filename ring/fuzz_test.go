@@ -141,8 +141,12 @@ func (h *hostile) do(what byte, where uint16, value uint64) {
 			clear(c.Payload)
 			h.known(c.CommitN(n / 2))
 		}
-	case 3, 4:
+	case 3:
 		_, err := s.Poll(50, h.handler)
+		h.known(err)
+		s.Ready()
+	case 4:
+		_, err := byBatch(s)(150, h.handler)
 		h.known(err)
 		s.Ready()
 	case 5, 6:

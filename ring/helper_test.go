@@ -140,6 +140,22 @@ type poller interface {
 	Poll(limit int, fn func(Frame) error) (int, error)
 }
 
+type pollFunc = func(limit int, fn func(Frame) error) (int, error)
+
+// byBatch is s.Poll by way of PollBatch, for handlers that refuse nothing.
+func byBatch(s *Subscriber) pollFunc {
+	return func(limit int, fn func(Frame) error) (int, error) {
+		return s.PollBatch(limit, func(frames []Frame) error {
+			for _, f := range frames {
+				if err := fn(f); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
 // poll is one Poll, and checks that the count is that of the calls.
 func poll(tb testing.TB, p poller, limit int) ([]got, error) {
 	tb.Helper()

@@ -46,7 +46,10 @@ func (c *copies) take(data region, off, n uint64) ([]byte, bool) {
 }
 
 // pollCopy is Poll for lossy, evicting and evicted subscribers.
-func (s *Subscriber) pollCopy(limit int, fn func(Frame) error) (int, error) {
+func (s *Subscriber) pollCopy(limit int, fn handler) (int, error) {
+	if fn.many != nil {
+		limit = min(limit, BatchFrames)
+	}
 	end, err := s.gather(limit)
 	failpoint.Hit(FailCopied)
 	arch.LoadLoad() // SYNC(tail): acquire, after the copy
@@ -59,25 +62,18 @@ func (s *Subscriber) pollCopy(limit int, fn func(Frame) error) (int, error) {
 		}
 		return 0, s.overrun(tail)
 	}
-	n := 0
-	for _, f := range s.copies.frames {
-		ferr := fn(f)
-		if ferr == ErrStop {
-			n++
-			end, err = uint64(f.Position)+frameSize(uint64(len(f.Payload))), nil
-			break
-		}
-		if ferr != nil {
-			end, err = uint64(f.Position), ferr
-			break
-		}
-		n++
+	n, end, said := fn.hand(s.copies.frames, end)
+	if said != nil {
+		err = said
 	}
 	if end != s.pos {
 		s.advance(end, n)
 	}
 	if invariants.Enabled {
 		invariants.Poison(s.copies.buf)
+	}
+	if err == ErrStop {
+		err = nil
 	}
 	return n, err
 }

@@ -104,15 +104,19 @@ func (m *machine) Poll(t *rapid.T) {
 	limit := rapid.IntRange(0, 20).Draw(t, "limit")
 	end := rapid.SampledFrom([]error{nil, nil, nil, ErrStop, errRefused}).Draw(t, "end")
 	after := rapid.IntRange(0, 5).Draw(t, "after")
-	m.poll(t, s, limit, after, end)
+	poll := s.s.Poll
+	if end == nil && rapid.Bool().Draw(t, "many") {
+		poll = byBatch(s.s)
+	}
+	m.poll(t, s, poll, limit, after, end)
 }
 
 // poll is one Poll, whose handler returns end for frame number after.
-func (m *machine) poll(t *rapid.T, s *modelSubscriber, limit, after int, end error) (frames int, err error) {
+func (m *machine) poll(t *rapid.T, s *modelSubscriber, poll pollFunc, limit, after int, end error) (frames int, err error) {
 	gated := s.s.policy == Reliable
 	evicted := m.r.subscribers[s.s.Index()].state.Load()&subState == subEvicted && s.s.gates
 	calls, next, ended := 0, s.next, false
-	n, err := s.s.Poll(limit, func(f Frame) error {
+	n, err := poll(limit, func(f Frame) error {
 		if ended {
 			t.Fatal("called again after an error")
 		}
@@ -326,7 +330,7 @@ func (m *machine) end(t *rapid.T) {
 	}
 	for _, s := range m.subscribers {
 		for s != nil {
-			if n, err := m.poll(t, s, 10, 0, nil); n == 0 && err == nil {
+			if n, err := m.poll(t, s, s.s.Poll, 10, 0, nil); n == 0 && err == nil {
 				break
 			}
 		}

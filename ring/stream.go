@@ -6,16 +6,16 @@ import "github.com/hugebus/hugebus/internal/arch"
 // each line away from the publisher's core while that one is about to write it, and its
 // core fetches the next ones too. A reader that stays some dozen lines behind gets them
 // in runs, which both cores handle many at a time: several times the frames a second
-// (docs/performance.md). So a subscriber that reads a stream waits, for some five
+// (docs/performance.md). So a subscriber that reads a stream waits, for some seven
 // microseconds at most, until the frame streamAhead further on is there, and then
-// reads a quarter of the way.
+// reads half of the way. It looks seldom: each look takes the line that it looks at.
 //
 // A frame that comes alone is not held up: the heat that makes a stream is gained by
 // polls that find frames in a row, and lost by those that find none.
 const (
 	streamAhead = 256 // frames to stay behind
-	streamLooks = 40  // looks at the frame ahead
-	streamPause = 8   // PAUSEs between two looks: all looks take some 5 µs
+	streamLooks = 5   // looks at the frame ahead: each takes its line from the publisher
+	streamPause = 64  // PAUSEs between two looks: all looks take some 7 µs
 	heatMost    = 128 // so that the end of a stream is noticed within a few polls
 	heatGain    = 8   // for each frame
 	heatStream  = 16  // a stream from here on

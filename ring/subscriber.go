@@ -9,12 +9,6 @@ import (
 	"github.com/hugebus/hugebus/internal/failpoint"
 )
 
-// Failpoints of reading.
-const (
-	FailMidPoll      = "ring/poll/mid"
-	FailBeforeCursor = "ring/poll/before-cursor"
-)
-
 // A Policy says what happens when a subscriber is slow.
 type Policy uint64
 
@@ -101,6 +95,7 @@ type Subscriber struct {
 	behind bool // gap is to be reported by the next Poll
 	copies copies
 	stream stream
+	batch  [BatchFrames]Frame // what borrow found; kept, so that nothing is allocated
 	_      apart
 }
 
@@ -183,96 +178,6 @@ func (s *Subscriber) Policy() Policy {
 	return s.policy
 }
 
-// Poll hands up to limit frames to fn, in order, and then moves the cursor. It returns
-// how many frames fn took, and does not wait for any, but behind a stream that it has caught up with it
-// may hold back for some five microseconds, so that frames come in runs (stream.go).
-// Payloads are valid until fn returns.
-//
-// An error from fn ends Poll with that error; the frame that fn refused is the first
-// of the next Poll. ErrStop ends it without an error, with the frame handled. Errors of its own: *GapError (frames were missed; the next
-// Poll goes on behind the gap), ErrEvicted once, ErrUngated, ErrCorrupt, ErrClosed.
-func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
-	if s.policy != Reliable || s.behind || !s.joined || s.closed {
-		return s.pollOther(limit, fn)
-	}
-	late := false
-	if s.stream.hot() {
-		if late = !s.trail(); !late {
-			limit = min(limit, streamAhead/4)
-		}
-	}
-	pos, n, size := s.pos, 0, uint64(0)
-	var err error
-	var f Frame // one for all: to make it anew would cost as much as to read the frame
-	for n < limit {
-		off := pos & s.mask
-		// SYNC(commit): acquire
-		if s.data.word(off).Load() != stampOf(pos, s.key) {
-			break
-		}
-		h := header(s.data.plain(off + offMeta))
-		size = h.size()
-		if off+size > s.mask+1 {
-			err = ErrCorrupt
-			break
-		}
-		if h.kind() == kindData {
-			if h.length() > s.max {
-				err = ErrCorrupt
-				break
-			}
-			f.Payload, f.Position, f.Source = s.data.bytes(off+offPayload, h.length()), Position(pos), h.source()
-			if err = fn(f); err != nil && err != ErrStop {
-				break
-			}
-			failpoint.Hit(FailMidPoll)
-			n++
-		} else if h.kind() != kindPadding {
-			err = ErrCorrupt
-			break
-		} else if pos+size-s.pos > s.mask {
-			limit = 0 // a whole lap: only a hostile publisher pads on and on in front of us
-		}
-		pos += size
-		if err != nil {
-			err = nil // ErrStop
-			break
-		}
-	}
-	s.stream.polled(n, size, late)
-	if pos != s.pos {
-		s.advance(pos, n)
-	}
-	if err == nil && (s.gate.Load()&s.bit == 0 || n == 0 && s.lapped()) {
-		err = ErrUngated
-	}
-	return n, err
-}
-
-// lapped looks at tail, once in a while: publishers overwrite what a reliable subscriber has not
-// read if a hostile one writes over its cursor, and then nothing is ever there to be found.
-func (s *Subscriber) lapped() bool {
-	s.idle++
-	return s.idle%lappedLooks == 0 && s.r.Tail().Sub(Position(s.pos)) > int64(s.mask+1)
-}
-
-// lappedLooks is how many looks find nothing before one asks why.
-const lappedLooks = 1024
-
-// advance publishes a new cursor, and wakes publishers that wait for room.
-func (s *Subscriber) advance(pos uint64, n int) {
-	failpoint.Hit(FailBeforeCursor)
-	s.pos = pos
-	s.frames += uint64(n)
-	arch.StoreRelease(&s.slot.frames, s.frames)
-	// SYNC(cursor): release. The payloads were read before publishers may write there.
-	s.r.publish(&s.slot.cursor, pos)
-	failpoint.Hit(FailAfterCursor)
-	if s.room.Load() != 0 {
-		ringFor(s.room, s.bell)
-	}
-}
-
 // publish is a release store of a word that publishers which sleep for room wait for. On
 // hosts without membarrier it is a full fence, as commits are.
 func (r *Ring) publish(word *atomic.Uint64, v uint64) {
@@ -294,7 +199,7 @@ func ringFor(sleepers *atomic.Uint64, bell Doorbell) {
 }
 
 // pollOther is Poll for everything but a reliable subscription that goes well.
-func (s *Subscriber) pollOther(limit int, fn func(Frame) error) (int, error) {
+func (s *Subscriber) pollOther(limit int, fn handler) (int, error) {
 	switch {
 	case s.closed:
 		return 0, ErrClosed
@@ -339,12 +244,18 @@ func (s *Subscriber) Ready() bool {
 // Missed counts a bounded sleep that ended with a frame already there, for figures.
 func (s *Subscriber) Missed() { s.slot.missed.Add(1) }
 
+// Abandon closes the subscriber without another look at the memory, and keeps no pointer into it.
+func (s *Subscriber) Abandon() {
+	s.closed = true
+	clear(s.batch[:])
+}
+
 // Close ends the subscription: it does not gate any more. The broker frees the slot.
 func (s *Subscriber) Close() error {
 	if s.closed {
 		return ErrClosed
 	}
-	s.closed = true
+	s.Abandon()
 	// Not joined any more: who looks at the slot would miss the gating otherwise.
 	if word := s.slot.state.Load(); word&subState == subJoined {
 		s.slot.state.CompareAndSwap(word, word&^subState|subLeft)

@@ -15,12 +15,12 @@ func TestEvictionWhileCopyingIsToldBeforeTheGap(t *testing.T) {
 		for i := range 300 {
 			must(t, p.TryPublish(message(uint64(i), 8)))
 		}
-		handler := func(Frame) error { t.Error("handed a frame out"); return nil }
-		if n, err := s.pollCopy(16, handler); n != 0 || err != ErrEvicted {
+		take := func(Frame) error { t.Error("handed a frame out"); return nil }
+		if n, err := s.pollCopy(16, handler{one: take}); n != 0 || err != ErrEvicted {
 			t.Fatalf("%d, %v; want ErrEvicted", n, err)
 		}
 		var gap *GapError
-		if n, err := s.Poll(16, handler); n != 0 || !errors.As(err, &gap) || gap.From != start {
+		if n, err := s.Poll(16, take); n != 0 || !errors.As(err, &gap) || gap.From != start {
 			t.Fatalf("%d, %v; want a gap from %d", n, err, start)
 		}
 		if got := drain(t, s); len(got) != 32 {

@@ -46,6 +46,8 @@ type Params struct {
 	ReadAll bool `json:"read_all"`
 	// Counting counts page faults and TLB misses.
 	Counting bool `json:"counting,omitempty"`
+	// One: frames are read by Poll, and not by PollBatch.
+	One bool `json:"one"`
 	// Limit is how many frames a Poll takes at most.
 	Limit int `json:"limit"`
 }

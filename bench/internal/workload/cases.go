@@ -64,6 +64,9 @@ func (p Plan) variant() string {
 	if p.Shape.ReadAll {
 		text += ", all read"
 	}
+	if p.Shape.One {
+		text += ", handler takes one"
+	}
 	return text
 }
 

@@ -29,19 +29,18 @@ func (s *sender) send(n int, mark uint64) error {
 	}
 	slots := s.w.slots[:n]
 	for i, b := range slots {
-		seq := s.next + uint64(i)
-		prepare(b, seq)
-		own := s.publisher
-		if i == n-1 {
-			own |= mark
-		}
-		if own != 0 {
-			setSeq(b, seq|own)
-		}
+		setSeq(b, (s.next+uint64(i))|s.publisher)
+	}
+	first := firstSample(s.next)
+	for i := first; i < n; i += sampleEvery {
+		fillBody(slots[i], s.next+uint64(i))
+	}
+	if mark != 0 {
+		setSeq(slots[n-1], (s.next+uint64(n-1))|s.publisher|mark)
 	}
 	err := s.batch(slots)
-	for i, b := range slots {
-		restore(b, s.next+uint64(i))
+	for i := first; i < n; i += sampleEvery {
+		fillBody(slots[i], 0)
 	}
 	s.next += uint64(n)
 	return err

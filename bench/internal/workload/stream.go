@@ -114,21 +114,25 @@ func consume(e *end) (Consumed, error) {
 	r := newReader(p.Size, p.ReadAll, p.SeqOnly)
 	done := false
 	counts := newCounting(p.Counting)
-	handle := func(f client.Frame) error {
-		seq, err := r.check(f.Payload)
-		if seq >= p.Warm { // the last warm frame, or the end
-			if seq == p.Warm {
-				counts.begin()
-				start, c.Polls, c.Empty = time.Now(), 0, 0
-			}
-			if seq >= endBit {
-				done = true
-			}
+	mark := func(seq uint64) { // the last warm frame, or the end
+		if seq == p.Warm {
+			counts.begin()
+			start, c.Polls, c.Empty = time.Now(), 0, 0
 		}
-		return err
+		if seq >= endBit {
+			done = true
+		}
+	}
+	poll := func() (int, error) {
+		return e.sub.PollBatch(p.Limit, func(frames []client.Frame) error { return r.checkAll(frames, p.Warm, mark) })
+	}
+	if p.One {
+		poll = func() (int, error) {
+			return e.sub.Poll(p.Limit, func(f client.Frame) error { return r.checkOne(f, p.Warm, mark) })
+		}
 	}
 	for !done {
-		n, err := e.sub.Poll(p.Limit, handle)
+		n, err := poll()
 		if err != nil {
 			return c, err
 		}
