@@ -85,6 +85,11 @@ func measureIngress(cmd *cobra.Command, c *crowdFlags) (err error) {
 		return err
 	}
 	notes = append(notes, fmt.Sprintf("Medians of %d rounds of %v. Every frame was checked, and none lost. The kernel places the processes.", c.rounds, c.duration))
+	for _, m := range measured {
+		if m, ok := m.(interface{ Note() string }); ok {
+			notes = append(notes, m.Note())
+		}
+	}
 	return c.publish(cmd, run, results, append(notes, behindNotes(results)...)...)
 }
 

@@ -38,10 +38,11 @@ const roleGateway = "crowd/gateway"
 
 // Gated is what an ingress did in a round.
 type Gated struct {
-	Frames  uint64 `json:"frames"`
-	Batches uint64 `json:"batches"`
-	Reads   uint64 `json:"reads"` // calls
-	Memory  int64  `json:"memory"`
+	Frames  uint64        `json:"frames"`
+	Batches uint64        `json:"batches"`
+	Reads   uint64        `json:"reads"` // calls
+	Memory  int64         `json:"memory"`
+	CPU     time.Duration `json:"cpu"` // processor time, but for setting up
 }
 
 // gateway is an ingress with its defaults. It ends when all connections have come and gone.
@@ -78,8 +79,11 @@ func gateway(t *worker.Task) (_ any, err error) {
 		err = t.Await()
 	}
 	var g Gated
-	if err == nil {
-		g, err = attend(in, s.Connections, before)
+	cpu, failed := cpuSince(0)
+	if err = errors.Join(err, failed); err == nil {
+		if g, err = attend(in, s.Connections, before); err == nil {
+			g.CPU, err = cpuSince(cpu)
+		}
 	}
 	stop()
 	return g, errors.Join(err, <-served)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/hugebus/hugebus/bench/internal/report"
 	"github.com/hugebus/hugebus/bench/internal/worker"
@@ -104,6 +105,7 @@ type streamCase struct {
 	bare  *streamCase // what to compare with; nil: this is it
 	rates []report.Rate
 	reads []float64
+	costs [3][]float64 // of sender, gateway or loop, and worker: processor time for each frame, in ns
 }
 
 // Streams are the case of the bare loop and that of the bus.
@@ -139,6 +141,13 @@ func (c *streamCase) Round(ctx context.Context, team *worker.Team, _ int) (err e
 		return fmt.Errorf("%d frames were sent, and %d came", sent.Frames, got.Frames)
 	}
 	c.rates = append(c.rates, got.Rate)
+	cpu := [3]time.Duration{sent.CPU, got.CPU}
+	if c.bare != nil {
+		cpu = [3]time.Duration{sent.CPU, gated.CPU, got.CPU}
+	}
+	for i := range cpu {
+		c.costs[i] = append(c.costs[i], float64(cpu[i])/float64(sent.Frames))
+	}
 	if c.bare != nil {
 		c.reads = append(c.reads, float64(gated.Reads)/float64(gated.Frames))
 	}
@@ -155,4 +164,13 @@ func (c *streamCase) Result() report.Result {
 		}
 	}
 	return r
+}
+
+// Note says what each frame cost.
+func (c *streamCase) Note() string {
+	cost := func(i int) string { return fmt.Sprintf("%.0f ns", report.Median(c.costs[i])) }
+	if c.bare == nil {
+		return fmt.Sprintf("Processor time for each frame of %d bytes: sender %s, bare loop %s.", c.shape.Size, cost(0), cost(1))
+	}
+	return fmt.Sprintf("Processor time for each frame of %d bytes: sender %s, ingress %s, worker %s.", c.shape.Size, cost(0), cost(1), cost(2))
 }

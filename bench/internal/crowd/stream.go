@@ -11,6 +11,7 @@ import (
 	"github.com/hugebus/hugebus/bench/internal/report"
 	"github.com/hugebus/hugebus/bench/internal/worker"
 	"github.com/hugebus/hugebus/client"
+	"github.com/hugebus/hugebus/internal/sys"
 )
 
 // One connection streams the same block of frames again and again, as fast as it goes: frame n of the stream has the number
@@ -33,6 +34,13 @@ func blockFrames(size int) int { return max(blockSize/(header+size), 1) }
 // Streamed is what one side of a stream counted.
 type Streamed struct {
 	report.Rate
+	CPU time.Duration `json:"cpu"` // processor time of its process
+}
+
+// cpuSince is the processor time that this process has used since it had used so much.
+func cpuSince(before time.Duration) (time.Duration, error) {
+	u, err := sys.ProcessUsage()
+	return u.CPU - before, err
 }
 
 // stream is the sender.
@@ -61,6 +69,10 @@ func stream(t *worker.Task) (_ any, err error) {
 	if err := t.Await(); err != nil {
 		return nil, err
 	}
+	cpu, err := cpuSince(0)
+	if err != nil {
+		return nil, err
+	}
 	sent, began := int64(0), time.Now()
 	for time.Since(began) < s.Duration {
 		for at := 0; at < len(block); at += pieceSize {
@@ -75,7 +87,9 @@ func stream(t *worker.Task) (_ any, err error) {
 	if _, err := c.Write(last); err != nil {
 		return nil, err
 	}
-	return Streamed{report.Rate{Frames: sent, Nanoseconds: int64(time.Since(began))}}, nil
+	took := time.Since(began)
+	cpu, err = cpuSince(cpu)
+	return Streamed{report.Rate{Frames: sent, Nanoseconds: int64(took)}, cpu}, err
 }
 
 // finish is the worker behind an ingress that one connection streams to. It checks each frame.
@@ -87,6 +101,7 @@ func finish(t *worker.Task) (any, error) {
 	block := uint64(blockFrames(s.Size))
 	var got uint64
 	var began, ended time.Time
+	var cpu time.Duration // until the first frame
 	take := func(f client.Frame) error {
 		m, err := open(f.Payload, s.Size)
 		switch {
@@ -102,12 +117,14 @@ func finish(t *worker.Task) (any, error) {
 		}
 		if got == 0 {
 			began = time.Now()
+			cpu, err = cpuSince(0)
 		}
 		got++
-		return nil
+		return err
 	}
 	err := s.subscribe(t, take, func() error { return fmt.Errorf("nothing came for %v: %d frames were here", patience, got) })
-	return Streamed{report.Rate{Frames: int64(got), Nanoseconds: int64(ended.Sub(began))}}, err
+	used, failed := cpuSince(cpu)
+	return Streamed{report.Rate{Frames: int64(got), Nanoseconds: int64(ended.Sub(began))}, used}, errors.Join(err, failed)
 }
 
 // bare is the machine's own limit: a loop that reads the stream into a large buffer and only finds the frames' ends.
@@ -135,8 +152,14 @@ func bare(t *worker.Task) (_ any, err error) {
 	if err := c.SetReadDeadline(time.Now().Add(s.Duration + patience)); err != nil {
 		return nil, err
 	}
+	cpu, err := cpuSince(0)
+	if err != nil {
+		return nil, err
+	}
 	frames, took, err := findEnds(c)
-	return Streamed{report.Rate{Frames: frames - 1, Nanoseconds: int64(took)}}, err // less the last, which is no frame of the stream
+	used, failed := cpuSince(cpu)
+	// Less the last, which is no frame of the stream.
+	return Streamed{report.Rate{Frames: frames - 1, Nanoseconds: int64(took)}, used}, errors.Join(err, failed)
 }
 
 // findEnds counts the frames of a stream until its end.
