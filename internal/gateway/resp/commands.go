@@ -111,13 +111,9 @@ func (c *conn) other(word string, b []byte, args []span) {
 	case "CLIENT":
 		c.client(b, args)
 	case "COMMAND":
-		if len(args) > 1 && strings.EqualFold(string(args[1].of(b)), "COUNT") {
-			c.reply.integer(len(known))
-			return
-		}
-		c.reply.array(0)
+		c.command(b, args)
 	case "CONFIG":
-		c.reply.dict(0)
+		c.config(b, args)
 	case "ECHO":
 		if len(args) != 2 {
 			c.arity(word)
@@ -133,14 +129,8 @@ func (c *conn) other(word string, b []byte, args []span) {
 	case "INFO":
 		c.reply.bulk(c.s.info())
 	default:
-		c.reply.failure(fmt.Sprintf("ERR unknown command '%.128s': this is a message bus: it knows %s", args[0].of(b), strings.Join(known, ", ")))
+		c.reply.failure(fmt.Sprintf("ERR unknown command '%.128s': this is a message bus: it knows %s", args[0].of(b), knownNames))
 	}
-}
-
-// known are the commands that there are.
-var known = []string{
-	"AUTH", "CLIENT", "COMMAND", "CONFIG", "ECHO", "HELLO", "INFO", "PING", "PSUBSCRIBE", "PUBLISH", "PUBSUB", "PUNSUBSCRIBE", "QUIT", "RESET",
-	"SELECT", "SUBSCRIBE", "UNSUBSCRIBE",
 }
 
 func (c *conn) arity(word string) {
@@ -247,14 +237,14 @@ func (c *conn) subscribe(b []byte, args []span, pattern bool) error {
 
 // join sees to it that what a new subscription is about is read, and then calls add while nothing is dispatched.
 func (s *Server) join(name string, pattern bool, add func()) error {
-	s.joinMu.Lock()
-	defer s.joinMu.Unlock()
+	h := hope{name, pattern}
+	s.subs.expect(h)
 	if err := s.openFor(name, pattern); err != nil {
+		s.subs.settle(h, nil)
+		s.closeHubs()
 		return err
 	}
-	s.subs.mu.Lock()
-	defer s.subs.mu.Unlock()
-	add()
+	s.subs.settle(h, add)
 	return nil
 }
 
@@ -264,7 +254,7 @@ func (s *Server) openFor(name string, pattern bool) error {
 	case s.cfg.Topic != "":
 		return s.openHub(s.cfg.Topic)
 	case pattern:
-		return s.openMatching(name)
+		return s.openMatching()
 	}
 	return s.openHub(name)
 }

@@ -7,18 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hugebus/hugebus/internal/gateway/door"
 	"github.com/hugebus/hugebus/internal/gateway/outbox"
-	"github.com/hugebus/hugebus/internal/sys"
 )
 
 // Why connections end, or are not taken on.
@@ -33,6 +27,7 @@ const (
 	tooSlow        = "slow"
 	pipeline       = "pipeline"
 	handshake      = "handshake_failed"
+	tooMuchMemory  = "memory"
 	refused        = "too_many_connections"
 	acceptFailed   = "accept_failed"
 )
@@ -40,30 +35,11 @@ const (
 var (
 	errIdle     = errors.New("nothing came for --idle-timeout")
 	errPartial  = errors.New("a command did not come whole within --partial-timeout")
+	errNoAuth   = errors.New("the client has not said who it is (AUTH, or HELLO's AUTH) within --handshake-timeout")
+	errRests    = errors.New("commands that have not come whole hold as much memory as --max-memory allows for all clients together: raise it, or lower --max-frame or --max-conns")
 	errPipeline = errors.New("more commands than --max-pipeline wait for their replies to be read: read them, or raise --max-pipeline")
 	errQuit     = errors.New("quit")
 )
-
-const (
-	readBuffer  = 64 << 10
-	smallRest   = 16 << 10 // up to which the beginning of a command is copied into the shared buffer at each turn
-	maxReplies  = 64 << 10 // bytes of replies that are gathered before they are sent
-	tlsReadSize = 4 << 10
-)
-
-// buffers are lent for one turn of a connection, so that idle ones have none.
-var buffers = sync.Pool{New: func() any { return new([readBuffer]byte) }}
-
-// scratch is what a turn needs beyond a buffer.
-type scratch struct {
-	pending pending
-	parser  parser
-	replies []byte
-}
-
-var scratches = sync.Pool{New: func() any {
-	return &scratch{pending: pending{frames: make([][]byte, 0, batchFrames), receivers: make([]int, 0, batchFrames)}}
-}}
 
 // conn is one client.
 type conn struct {
@@ -78,9 +54,12 @@ type conn struct {
 
 	channels, patterns map[string]struct{}
 
-	rest    []byte // the beginning of a command
-	unread  int    // commands since the client last had read everything
-	armed   time.Duration
+	rest    []byte    // the beginning of a command
+	began   time.Time // when its first byte came; zero: not known yet
+	ready   time.Time // when the connection was secure
+	need    int       // bytes that rest needs to be worth parsing
+	unread  int       // commands since the client last had read everything
+	armed   bool      // there is a deadline for reading
 	stopped atomic.Bool
 	reply   reply
 
@@ -123,6 +102,7 @@ func (c *conn) why(err error) string {
 	}{
 		{outbox.ErrSlow, tooSlow}, {ErrMemory, tooSlow}, {outbox.ErrWriteTimeout, writeTimeout}, {errIdle, idleTimeout}, {errPartial, partialTimeout},
 		{errPipeline, pipeline}, {errQuit, endOfStream}, {io.EOF, endOfStream}, {errHandshake, handshake},
+		{errNoAuth, handshake}, {errRests, tooMuchMemory},
 	} {
 		if errors.Is(err, r.err) {
 			return r.name
@@ -155,6 +135,7 @@ func (c *conn) run() error {
 			c.access = c.s.cfg.Rules.Named(name)
 		}
 	}
+	c.ready = time.Now()
 	out, err := outbox.New(&c.s.shared, conn, c.wake)
 	if err != nil {
 		return err
@@ -162,6 +143,7 @@ func (c *conn) run() error {
 	c.out = out
 	c.outbox.Store(out)
 	err = c.read(conn)
+	c.setRest(nil)
 	if own := out.Err(); own != nil {
 		return own
 	}
@@ -197,169 +179,6 @@ func (c *conn) stop() {
 // over says that the connection is to end, whatever deadline was set.
 func (c *conn) over() bool {
 	return c.stopped.Load() || c.out.Err() != nil
-}
-
-// read reads and executes commands until the end.
-func (c *conn) read(conn net.Conn) error {
-	sc, bare := conn.(syscall.Conn)
-	if !bare {
-		return c.readBlocking(conn)
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return err
-	}
-	for {
-		c.arm()
-		var end error
-		err := raw.Read(func(fd uintptr) bool {
-			end = c.turn(func(b []byte) (int, error) { return sys.Read(int(fd), b) })
-			if end == unix.EAGAIN {
-				end = nil
-				c.arm()
-				return false
-			}
-			return true
-		})
-		if end != nil {
-			return end
-		}
-		if err = c.expired(err); err != nil {
-			return err
-		}
-	}
-}
-
-// readBlocking is read for a connection that is no bare socket, which has a buffer of its own.
-func (c *conn) readBlocking(conn net.Conn) error {
-	buf := make([]byte, tlsReadSize)
-	for {
-		c.arm()
-		n, err := conn.Read(buf)
-		if n > 0 {
-			piece := buf[:n]
-			end := c.turn(func(b []byte) (int, error) {
-				if len(piece) == 0 {
-					return 0, unix.EAGAIN
-				}
-				n := copy(b, piece)
-				piece = piece[n:]
-				return n, nil
-			})
-			if end != unix.EAGAIN {
-				return end
-			}
-		}
-		if err = c.expired(err); err != nil {
-			return err
-		}
-	}
-}
-
-// arm sets the deadline for reading.
-func (c *conn) arm() {
-	var limit time.Duration
-	switch {
-	case len(c.rest) > 0:
-		limit = c.s.cfg.PartialTimeout
-	case len(c.channels)+len(c.patterns) == 0:
-		limit = c.s.cfg.IdleTimeout
-	}
-	if limit > 0 {
-		_ = c.nc.SetReadDeadline(time.Now().Add(limit)) // an error: it is closed, which reading says as well
-		c.armed = limit
-	} else if c.armed > 0 {
-		_ = c.nc.SetReadDeadline(time.Time{})
-		c.armed = 0
-	}
-	if c.over() {
-		c.wake()
-	}
-}
-
-// expired says what an error of reading means; nil: go on.
-func (c *conn) expired(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case !errors.Is(err, os.ErrDeadlineExceeded):
-		return err
-	case c.out.Err() != nil || c.stopped.Load():
-		return err
-	case len(c.rest) > 0:
-		return fmt.Errorf("%w %v", errPartial, c.s.cfg.PartialTimeout)
-	}
-	return fmt.Errorf("%w %v", errIdle, c.s.cfg.IdleTimeout)
-}
-
-// turn reads and executes until nothing is there (unix.EAGAIN), or the end.
-func (c *conn) turn(read func(b []byte) (int, error)) error {
-	buf := buffers.Get().(*[readBuffer]byte)
-	c.scratch = scratches.Get().(*scratch)
-	c.parser.maxBulk = c.s.cfg.MaxFrame
-	c.reply.b, c.reply.proto = c.replies[:0], int(c.proto.Load())
-	defer func() {
-		c.replies = c.reply.b[:0]
-		c.reply.b = nil
-		if cap(c.replies) > 2*maxReplies {
-			c.replies = nil
-		}
-		scratches.Put(c.scratch)
-		c.scratch = nil
-		buffers.Put(buf)
-	}()
-	need := 0
-	for {
-		b := buf[:]
-		held := len(c.rest)
-		if held > smallRest || need > len(b) {
-			b = c.grow(need)
-		} else {
-			copy(b, c.rest)
-		}
-		n, err := read(b[held:])
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return io.EOF
-		}
-		var used int
-		used, need, err = c.execute(b[:held+n])
-		if flushed := c.flush(); err == nil {
-			err = flushed
-		}
-		c.keep(b[used : held+n])
-		if err != nil {
-			return c.refuse(err)
-		}
-		if c.over() {
-			return os.ErrDeadlineExceeded
-		}
-	}
-}
-
-// grow returns memory of the connection's own with the beginning of a command and room behind it, which grows with the bytes
-// that have come.
-func (c *conn) grow(need int) []byte {
-	if len(c.rest) == cap(c.rest) {
-		larger := make([]byte, len(c.rest), max(min(need, 2*len(c.rest)), len(c.rest)+readBuffer/16))
-		copy(larger, c.rest)
-		c.rest = larger
-	}
-	return c.rest[:cap(c.rest)]
-}
-
-// keep keeps the beginning of a command.
-func (c *conn) keep(b []byte) {
-	switch {
-	case len(b) == 0:
-		c.rest = nil
-	case cap(c.rest) > 0 && &b[0] == &c.rest[:1][0]:
-		c.rest = b
-	default:
-		c.rest = append([]byte(nil), b...)
-	}
 }
 
 // refuse tells the client of a protocol error.

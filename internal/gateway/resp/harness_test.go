@@ -24,6 +24,8 @@ type bus struct {
 	topics map[string][]*source
 	open   int
 	full   chan struct{} // not nil: publishing waits
+
+	stuck, forbidden string // topics that attaching to never ends, and that nobody may subscribe to
 }
 
 func (b *bus) make(topic string) error {
@@ -36,7 +38,11 @@ func (b *bus) make(topic string) error {
 	return nil
 }
 
-func (b *bus) Lane(_ context.Context, topic string) (Lane, error) {
+func (b *bus) Lane(ctx context.Context, topic string) (Lane, error) {
+	if topic == b.stuck {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.make(topic); err != nil {
@@ -46,7 +52,14 @@ func (b *bus) Lane(_ context.Context, topic string) (Lane, error) {
 	return &lane{b, topic}, nil
 }
 
-func (b *bus) Subscribe(_ context.Context, topic string) (Source, error) {
+func (b *bus) Subscribe(ctx context.Context, topic string) (Source, error) {
+	switch topic {
+	case b.stuck:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case b.forbidden:
+		return nil, errors.New("not allowed")
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.make(topic); err != nil {
@@ -176,7 +189,7 @@ type rig struct {
 
 func start(t testing.TB, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, bus: &bus{topics: make(map[string][]*source)}, log: new(testutil.Log), result: make(chan error, 1)}
+	r := &rig{t: t, bus: &bus{topics: make(map[string][]*source), stuck: "stuck", forbidden: "forbidden"}, log: new(testutil.Log), result: make(chan error, 1)}
 	cfg := Config{
 		Bus: r.bus, Listen: "127.0.0.1:0",
 		Logger: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -209,7 +222,7 @@ func (r *rig) stop() {
 	select {
 	case err := <-r.result:
 		check(r.t, err)
-		if s := r.Stats(); s.Open != 0 || s.Waiting != 0 || s.Queued != 0 || s.BlockBytes != 0 || s.Topics != 0 || s.Channels != 0 || s.Patterns != 0 || r.bus.open != 0 {
+		if s := r.Stats(); s.Open != 0 || s.Waiting != 0 || s.Queued != 0 || s.BlockBytes != 0 || s.PartialBytes != 0 || s.Topics != 0 || s.Channels != 0 || s.Patterns != 0 || r.bus.open != 0 {
 			r.t.Errorf("after Serve: %+v, %d attachments", s, r.bus.open)
 		}
 	case <-time.After(2 * time.Minute):

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	maxArgs    = 64 << 10 // arguments of a command
+	extra      = 1 << 20  // bytes of a command beyond one argument of the largest size: names of channels
 	maxInline  = 64 << 10 // bytes of a command that is a line
 	maxNumeral = 20       // bytes of a number's line
 )
@@ -26,6 +26,7 @@ func broken(format string, args ...any) error { return &protocolError{fmt.Sprint
 // A parser cuts commands from a stream. It keeps nothing between calls but memory.
 type parser struct {
 	maxBulk int // bytes of an argument
+	maxArgs int // arguments of a command: of SUBSCRIBE, that is
 	args    []span
 }
 
@@ -42,8 +43,8 @@ func (p *parser) next(b []byte) (args []span, used, need int, err error) {
 	switch {
 	case err != nil || at == 0:
 		return nil, 0, len(b) + 1, err
-	case count > maxArgs:
-		return nil, 0, 0, broken("%d arguments are above the limit of %d", count, maxArgs)
+	case count > p.maxArgs:
+		return nil, 0, 0, broken("%d arguments are above the limit of %d: raise --max-channels", count, p.maxArgs)
 	}
 	p.args = p.args[:0]
 	for range count {
@@ -61,6 +62,8 @@ func (p *parser) next(b []byte) (args []span, used, need int, err error) {
 			return nil, 0, 0, broken("an argument of length %d", size)
 		case size > p.maxBulk:
 			return nil, 0, 0, broken("an argument of %d bytes is above the limit of %d: raise --max-frame", size, p.maxBulk)
+		case from+size > p.maxBulk+extra:
+			return nil, 0, 0, broken("a command of more than %d bytes: raise --max-frame, or send several", p.maxBulk+extra)
 		case len(b) < from+size+2:
 			return nil, 0, from + size + 2, nil
 		case b[from+size] != '\r' || b[from+size+1] != '\n':
@@ -125,8 +128,8 @@ func (p *parser) inline(b []byte) (args []span, used, need int, err error) {
 		for at < len(line) && line[at] != ' ' && line[at] != '\t' {
 			at++
 		}
-		if len(p.args) == maxArgs {
-			return nil, 0, 0, broken("more than %d arguments", maxArgs)
+		if len(p.args) == p.maxArgs {
+			return nil, 0, 0, broken("more than %d arguments: raise --max-channels", p.maxArgs)
 		}
 		p.args = append(p.args, span{from, at})
 	}

@@ -14,37 +14,59 @@ var errTooManyTopics = errors.New("the gateway has 4096 topics in use, and that 
 
 // outlet is a lane that connections share.
 type outlet struct {
-	topic string
-	max   int
+	topic  string
+	opened chan struct{} // closed when all of these are set
+	max    int
+	failed error
 
 	mu   sync.Mutex
 	lane Lane
 	gone bool // after a failure; outlets has another by then
 }
 
-// outletFor returns the outlet of a topic, opened if need be.
+// outletFor returns the outlet of a topic, opened if need be. Who publishes to other topics does not wait for that.
 func (s *Server) outletFor(topic string) (*outlet, error) {
 	s.outletMu.Lock()
-	defer s.outletMu.Unlock()
-	if o := s.outlets[topic]; o != nil {
-		return o, nil
-	}
-	if len(s.outlets) >= maxTopics {
+	o := s.outlets[topic]
+	switch {
+	case o != nil:
+		s.outletMu.Unlock()
+	case len(s.outlets) >= maxTopics:
+		s.outletMu.Unlock()
 		return nil, errTooManyTopics
-	}
-	lane, err := s.cfg.Bus.Lane(s.ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	o := &outlet{topic: topic, lane: lane, max: lane.MaxPayload()}
-	if s.cfg.Topic == "" && s.subs.wanted(topic) {
-		// The lane may have made the topic, and somebody may have a pattern that it matches.
-		if err := s.openHub(topic); err != nil {
-			return nil, errors.Join(err, lane.Close())
+	default:
+		o = &outlet{topic: topic, opened: make(chan struct{})}
+		s.outlets[topic] = o
+		s.outletMu.Unlock()
+		if o.failed = s.open(o); o.failed != nil {
+			s.drop(o)
 		}
+		close(o.opened)
 	}
-	s.outlets[topic] = o
-	return o, nil
+	<-o.opened
+	return o, o.failed
+}
+
+// open attaches to the outlet's topic.
+func (s *Server) open(o *outlet) (err error) {
+	if o.lane, err = s.cfg.Bus.Lane(s.ctx, o.topic); err != nil {
+		return err
+	}
+	o.max = o.lane.MaxPayload()
+	if s.cfg.Topic == "" && s.subs.wanted(o.topic) {
+		// The lane may have made the topic, and somebody may have a pattern that it matches.
+		s.openWanted(o.topic)
+	}
+	return nil
+}
+
+// drop takes an outlet out of the list.
+func (s *Server) drop(o *outlet) {
+	s.outletMu.Lock()
+	defer s.outletMu.Unlock()
+	if s.outlets[o.topic] == o {
+		delete(s.outlets, o.topic)
+	}
 }
 
 // publish publishes frames, and returns how many.
@@ -66,9 +88,7 @@ func (s *Server) publish(o *outlet, frames [][]byte) (int, error) {
 			return done, context.Cause(s.hard)
 		}
 		o.gone = true
-		s.outletMu.Lock()
-		delete(s.outlets, o.topic)
-		s.outletMu.Unlock()
+		s.drop(o)
 		return done, errors.Join(err, o.lane.Close())
 	}
 	return done, nil

@@ -46,6 +46,14 @@ func (r *reply) null() {
 	r.b = append(r.b, "$-1\r\n"...)
 }
 
+func (r *reply) nullArray() {
+	if r.proto == 3 {
+		r.null()
+		return
+	}
+	r.b = append(r.b, "*-1\r\n"...)
+}
+
 func header(b []byte, kind byte, n int) []byte {
 	return append(strconv.AppendInt(append(b, kind), int64(n), 10), '\r', '\n')
 }

@@ -41,9 +41,9 @@ type Server struct {
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 
-	joinMu sync.Mutex // between opening a hub and being counted in, none is closed; comes before hubMu and subs.mu
-	hubMu  sync.Mutex
+	hubMu  sync.Mutex // comes before subs.mu
 	hubs   map[string]*hub
+	noHubs bool // none begins any more
 
 	outletMu sync.Mutex
 	outlets  map[string]*outlet
@@ -54,6 +54,7 @@ type Server struct {
 	read      atomic.Uint64 // frames
 	delivered atomic.Uint64
 	missed    atomic.Uint64 // bytes of positions
+	rests     atomic.Int64  // bytes of memory with beginnings of commands
 	malformed atomic.Uint64
 	ends      counters
 	denials   counters
@@ -71,7 +72,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: c, listener: c.Listener, began: time.Now(), conns: make(map[*conn]struct{}), hubs: make(map[string]*hub), outlets: make(map[string]*outlet),
-		subs: pubsub{channels: make(audiences), patterns: make(audiences)},
+		subs: pubsub{channels: make(audiences), patterns: make(audiences), hopes: make(map[hope]int)},
 	}
 	s.limits.MaxConns, s.limits.MaxPerAddr = c.MaxConns, c.MaxConnsPerAddr
 	s.warnings = door.NewRateLog(c.Logger, func() time.Duration { return time.Since(s.began) })
@@ -107,7 +108,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.cancel()
 	_ = s.listener.Close() // that it was closed by somebody else is what accept returns
 	err := <-accepting
-	s.working.Wait()
+	s.stopHubs()
 	s.stopConns()
 	timer := time.AfterFunc(max(s.cfg.DrainTimeout, time.Millisecond), func() { s.giveUp(); s.closeConns() })
 	s.serving.Wait()

@@ -133,10 +133,10 @@ func TestRESP3(t *testing.T) {
 func TestCommandsThatClientsSend(t *testing.T) {
 	r := start(t, nil)
 	c := r.dial()
-	c.send("CLIENT SETINFO LIB-NAME x\nCLIENT ID\nCLIENT GETNAME\nCLIENT SETNAME n\nCLIENT KILL\nCOMMAND\nCOMMAND COUNT\nCOMMAND DOCS\nCONFIG GET save\nSELECT 0\nSELECT 1\nECHO hi\nGET x\nPUBLISH x\nSUBSCRIBE\nAUTH x\nPING a\n")
+	c.send("CLIENT SETINFO LIB-NAME x\nCLIENT ID\nCLIENT GETNAME\nCLIENT SETNAME n\nCLIENT KILL\nCOMMAND INFO get\nCOMMAND INFO publish\nCOMMAND COUNT\nCOMMAND DOCS\nCONFIG GET SAVE x\nCONFIG SET save x\nSELECT 0\nSELECT 1\nECHO hi\nGET x\nPUBLISH x\nSUBSCRIBE\nAUTH x\nPING a\n")
 	c.want("+OK\n:1\n$-1\n+OK\n")
 	c.wantPrefix("-ERR unknown subcommand 'KILL'")
-	c.want(fmt.Sprintf("*0\n:%d\n*0\n*0\n+OK\n-ERR DB index is out of range\n$2\nhi\n", len(known)))
+	c.want(fmt.Sprintf("*1\n*-1\n*1\n*7\n$7\npublish\n:3\n*4\n+pubsub\n+loading\n+stale\n+fast\n:0\n:0\n:0\n*1\n+@pubsub\n:%d\n*0\n*2\n$4\nsave\n$0\n\n-ERR only CONFIG GET is known: the gateway's settings are its flags\n+OK\n-ERR DB index is out of range\n$2\nhi\n", len(known)))
 	c.wantPrefix("-ERR unknown command 'GET'")
 	c.want("-ERR wrong number of arguments for 'publish' command\n-ERR wrong number of arguments for 'subscribe' command\n")
 	c.wantPrefix("-ERR AUTH <password> called without any password")

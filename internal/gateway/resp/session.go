@@ -59,10 +59,6 @@ func (c *conn) hello(b []byte, args []span) {
 	c.reply.array(0)
 }
 
-// redisVersion is what clients are told that want to know what they can use: the last Redis before the gateway's commands
-// changed for the last time.
-const redisVersion = "7.2.0"
-
 // auth is AUTH [user] password.
 func (c *conn) auth(b []byte, args []span) {
 	switch {

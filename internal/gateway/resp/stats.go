@@ -1,11 +1,9 @@
 package resp
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -54,6 +52,7 @@ type Stats struct {
 	Waiting         int    // clients for which something waits
 	Queued          int64  // bytes that wait for clients, counted for each
 	BlockBytes      int64  // memory of the blocks that these refer to
+	PartialBytes    int64  // memory with beginnings of commands
 
 	Ends    map[string]uint64 // connections by why they ended or were not taken on
 	Denials map[string]uint64 // of commands: auth, publish, subscribe, channels
@@ -64,7 +63,8 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Open: s.limits.Open(), Accepted: s.accepted.Load(), Commands: s.commands.Load(), Published: s.published.Load(), Read: s.read.Load(),
 		Delivered: s.delivered.Load(), Missed: s.missed.Load(), Malformed: s.malformed.Load(), Writes: s.shared.Writes.Load(), Written: s.shared.Bytes.Load(),
-		Waiting: int(s.shared.Waiting.Load()), Queued: s.shared.Queued.Load(), BlockBytes: s.shared.Blocks.Live(), Ends: s.ends.all(), Denials: s.denials.all(),
+		Waiting: int(s.shared.Waiting.Load()), Queued: s.shared.Queued.Load(), BlockBytes: s.shared.Blocks.Live(),
+		PartialBytes: s.rests.Load(), Ends: s.ends.all(), Denials: s.denials.all(),
 	}
 	s.hubMu.Lock()
 	st.Topics = len(s.hubs)
@@ -73,14 +73,6 @@ func (s *Server) Stats() Stats {
 	st.Channels, st.Patterns = len(s.subs.channels), len(s.subs.patterns)
 	s.subs.mu.RUnlock()
 	return st
-}
-
-// info is the reply to INFO.
-func (s *Server) info() string {
-	st := s.Stats()
-	return fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nserver_name:hugebus\r\nuptime_in_seconds:%d\r\n\r\n# Clients\r\nconnected_clients:%d\r\n\r\n"+
-		"# Stats\r\ntotal_connections_received:%d\r\ntotal_commands_processed:%d\r\npubsub_channels:%d\r\npubsub_patterns:%d\r\n",
-		redisVersion, int(time.Since(s.began).Seconds()), st.Open, st.Accepted, st.Commands, st.Channels, st.Patterns)
 }
 
 // figure is one number of Stats as Prometheus sees it.
@@ -106,6 +98,7 @@ var figures = []figure{
 	{"written_bytes_total", "Bytes written.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Written) }},
 	{"clients_waiting", "Clients for which something waits.", prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.Waiting) }},
 	{"queued_bytes", "Bytes that wait for clients, counted for each.", prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.Queued) }},
+	{"partial_bytes", "Memory with commands that have not come whole.", prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.PartialBytes) }},
 	{"block_bytes", "Memory with encoded messages, shared by all clients.", prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.BlockBytes) }},
 }
 
