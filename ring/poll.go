@@ -29,25 +29,73 @@ type handler struct {
 // of the next Poll. ErrStop ends it without an error, with the frame handled. Errors of its own: *GapError (frames were missed; the next
 // Poll goes on behind the gap), ErrEvicted once, ErrUngated, ErrCorrupt, ErrClosed.
 func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
-	return s.poll(limit, handler{one: fn})
+	if s.policy != Reliable || s.behind || !s.joined || s.closed {
+		return s.pollOther(limit, handler{one: fn})
+	}
+	late := false
+	if s.stream.hot() {
+		limit, late = s.pace(limit)
+	}
+	pos, n, size := s.pos, 0, uint64(0)
+	var err error
+	var f Frame // one for all: to make it anew would cost as much as to read the frame
+	for n < limit {
+		off := pos & s.mask
+		// SYNC(commit): acquire
+		if s.data.word(off).Load() != stampOf(pos, s.key) {
+			break
+		}
+		h := header(s.data.plain(off + offMeta))
+		size = h.size()
+		if off+size > s.mask+1 {
+			err = ErrCorrupt
+			break
+		}
+		if h.kind() == kindData {
+			if h.length() > s.max {
+				err = ErrCorrupt
+				break
+			}
+			f.Payload, f.Position, f.Source = s.data.bytes(off+offPayload, h.length()), Position(pos), h.source()
+			if err = fn(f); err != nil && err != ErrStop {
+				break
+			}
+			failpoint.Hit(FailMidPoll)
+			n++
+		} else if h.kind() != kindPadding {
+			err = ErrCorrupt
+			break
+		} else if pos+size-s.pos > s.mask {
+			limit = 0 // a whole lap: only a hostile publisher pads on and on in front of us
+		}
+		pos += size
+		if err != nil {
+			err = nil // ErrStop
+			break
+		}
+	}
+	s.stream.polled(n, size, late)
+	if pos != s.pos {
+		s.advance(pos, n)
+	}
+	if err == nil && (s.gate.Load()&s.bit == 0 || n == 0 && s.lapped()) {
+		err = ErrUngated
+	}
+	return n, err
 }
 
 // PollBatch is Poll for a handler that takes several frames at once, which costs less for each:
 // in order, at least one and at most BatchFrames in a call, and as many calls as limit allows. The slice and the payloads are valid until
 // fn returns. An error from fn refuses all frames of that call, ErrStop none.
+//
+// Poll could be the same with a handler of one frame, but then a frame that comes alone would take a tenth longer there and back.
 func (s *Subscriber) PollBatch(limit int, fn func([]Frame) error) (int, error) {
-	return s.poll(limit, handler{many: fn})
-}
-
-func (s *Subscriber) poll(limit int, fn handler) (int, error) {
 	if s.policy != Reliable || s.behind || !s.joined || s.closed {
-		return s.pollOther(limit, fn)
+		return s.pollOther(limit, handler{many: fn})
 	}
 	late := false
 	if s.stream.hot() {
-		if late = !s.trail(); !late {
-			limit = min(limit, streamAhead/2)
-		}
+		limit, late = s.pace(limit)
 	}
 	n, size := 0, s.stream.size
 	var err error
@@ -58,7 +106,7 @@ func (s *Subscriber) poll(limit int, fn handler) (int, error) {
 			size = frameSize(uint64(len(frames[found-1].Payload)))
 		}
 		var taken int
-		if taken, end, err = fn.hand(frames, end); err == nil {
+		if taken, end, err = (handler{many: fn}).hand(frames, end); err == nil {
 			err = wrong
 		}
 		n += taken
@@ -77,6 +125,14 @@ func (s *Subscriber) poll(limit int, fn handler) (int, error) {
 		err = ErrUngated
 	}
 	return n, err
+}
+
+// pace waits a little behind a stream, and says how many frames to read at most, and whether the wait was for nothing.
+func (s *Subscriber) pace(limit int) (most int, late bool) {
+	if !s.trail() {
+		return limit, true
+	}
+	return min(limit, streamAhead/2), false
 }
 
 // borrow looks at up to limit frames from the cursor on, BatchFrames at most, and leaves them in s.batch. It returns
