@@ -85,16 +85,15 @@ func (d *datagrams) setDeadline(t time.Time) {
 
 // run receives and publishes until the ingress stops, then publishes what the socket's queue holds.
 func (d *datagrams) run() {
-	backoff := minBackoff
+	retry := d.in.retry(receiveFailed)
 	for !d.in.stopping.Load() {
 		err := d.receive(0)
 		switch {
 		case err == nil:
-			backoff = minBackoff
+			retry.Passed()
 		case d.in.stopping.Load(), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, unix.EINTR):
 		default:
-			d.in.failed(receiveFailed, "receiving datagrams failed, trying again", err, backoff, door.AcceptRemedy(err))
-			backoff = min(2*backoff, maxBackoff)
+			retry.Failed(receiveFailed.String(), "receiving datagrams failed, trying again", err)
 		}
 	}
 	<-d.in.stopSignal // or wake would wake what follows

@@ -79,7 +79,7 @@ func TestDatagramsThatWaitAreOneBatch(t *testing.T) {
 		}
 	}
 	check(t, r.stop())
-	if s := r.Stats(); s.Batches != 2 || s.BatchSizes[0] != 1 || s.BatchSizes[6] != 1 {
+	if s := r.Stats(); s.Batches != 2 || s.BatchSizes.Counts[0] != 1 || s.BatchSizes.Counts[6] != 1 {
 		t.Errorf("%d batches: %v", s.Batches, s.BatchSizes)
 	}
 }

@@ -22,7 +22,7 @@ func TestFiguresAddUp(t *testing.T) {
 	if s.Open != 1 || s.Accepted != 1 || s.Frames != 4 || s.Bytes != 10 || s.PartialHeld != minChunk || s.Buffers != 1 {
 		t.Errorf("%+v", s)
 	}
-	if s.BatchSizes[0] != 1 || s.BatchSizes[2] != 1 || s.Reads < 2 || s.FramesPerRead() != 4/float64(s.Reads) {
+	if s.BatchSizes.Counts[0] != 1 || s.BatchSizes.Counts[2] != 1 || s.BatchSizes.Sum != 4 || s.Reads < 2 || s.FramesPerRead() != 4/float64(s.Reads) {
 		t.Errorf("batches %v, %d reads, %v frames a read", s.BatchSizes, s.Reads, s.FramesPerRead())
 	}
 	if (Stats{}).FramesPerRead() != 0 {
@@ -38,11 +38,15 @@ func TestFiguresAddUp(t *testing.T) {
 		"connections": 1, "connections_total": 1, "connections_refused_total": 0, "frames_total": 4, "payload_bytes_total": 10,
 		"received_bytes_total": 27, "buffers": 1, "buffers_in_use": 0, "partial_held_bytes": minChunk, "connections_waiting": 0,
 		"errors_total/frame_too_large": 0, "batch_frames": 4, "batch_frames/1": 1, "batch_frames/2": 1, "batch_frames/4": 2,
-		"batch_frames/65536": 2,
+		"batch_frames/65536": 2, "batches_total": 2, "batch_publish_seconds/17.179869184": 2, "read_seconds/1.073741824": float64(s.Reads),
+		"reads_total": float64(s.Reads), "listen_queue": 0, "datagrams_total": 0, "dropped_datagrams_total": 0,
 	} {
 		if v, ok := got["hugebus_ingress_"+name]; !ok || v != want {
 			t.Errorf("%s = %v, %t; want %v", name, v, ok, want)
 		}
+	}
+	if got["hugebus_ingress_listen_queue_limit"] < 1 || got["hugebus_ingress_read_seconds"] <= 0 {
+		t.Errorf("a queue of %v, %v seconds of reads", got["hugebus_ingress_listen_queue_limit"], got["hugebus_ingress_read_seconds"])
 	}
 	if want := fmt.Sprintf("codec=len32 listen=%s topic=orders", r.Addr()); labels != want {
 		t.Errorf("labels %q, want %q", labels, want)
@@ -99,14 +103,6 @@ func number(m *dto.Metric) float64 {
 		return m.Counter.GetValue()
 	}
 	return m.Histogram.GetSampleSum()
-}
-
-func TestBatchClasses(t *testing.T) {
-	for frames, want := range map[int]int{0: 0, 1: 0, 2: 1, 3: 2, 4: 2, 5: 3, 1024: 10, 1025: 11, 1 << 16: 16, 1<<16 + 1: 17, 1 << 30: 17} {
-		if got := batchClass(frames); got != want {
-			t.Errorf("a batch of %d frames is in class %d, want %d", frames, got, want)
-		}
-	}
 }
 
 // TestIdleConnectionsHoldNoBuffer has many connections that have been used and are idle, and says what each costs.

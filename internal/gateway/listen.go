@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -14,14 +13,9 @@ import (
 	"github.com/hugebus/hugebus/internal/sys"
 )
 
-const (
-	minBackoff = 5 * time.Millisecond // after accept has failed once
-	maxBackoff = time.Second          // after it has failed many times
-
-	// backlogMax bounds how many connections are taken from the listen queue when the ingress stops: as many as Linux lets
-	// wait there, or somebody who connects without pause would keep it from ever stopping.
-	backlogMax = 4096
-)
+// backlogMax bounds how many connections are taken from the listen queue when the ingress stops: as many as Linux lets
+// wait there, or somebody who connects without pause would keep it from ever stopping.
+const backlogMax = 4096
 
 // An entrance is where frames come in: a listening socket, or one for datagrams.
 type entrance interface {
@@ -88,33 +82,19 @@ func (a *acceptor) close() error { return a.listener.Close() }
 // that queue has been told by the kernel that it is connected, and may have sent frames.
 func (a *acceptor) run() {
 	in := a.in
-	backoff := minBackoff
-	for !in.stopping.Load() {
-		nc, err := a.listener.Accept()
-		switch {
-		case err == nil:
-			backoff = minBackoff
-			in.admit(nc)
-		case in.stopping.Load():
-		case errors.Is(err, net.ErrClosed):
-			in.fail(fmt.Errorf("the listener on %s was closed by somebody else: %w", in.Addr(), err))
-			<-in.stopSignal
-			return
-		default:
-			in.failed(acceptFailed, "accept failed, trying again", err, backoff, door.AcceptRemedy(err))
-			backoff = min(2*backoff, maxBackoff)
-		}
+	if err := door.Accept(a.listener, in.retry(acceptFailed), in.stopping.Load, in.admit); err != nil {
+		in.fail(err)
+		<-in.stopSignal
+		return
 	}
 	<-in.stopSignal // or wake would wake what follows
 	a.emptyBacklog()
 	a.shut()
 }
 
-// failed tells of a failure that may pass, and waits for that.
-func (in *Ingress) failed(why reason, message string, err error, pause time.Duration, remedy string) {
-	in.ends[why].Add(1)
-	in.warnings.Warn(why.String(), message, slog.Any("error", err), slog.Duration("pause", pause), slog.String("remedy", remedy))
-	door.Pause(in.stopSignal, pause)
+// retry is for what fails for that reason and may pass.
+func (in *Ingress) retry(why reason) *door.Retry {
+	return &door.Retry{Log: in.warnings, Fail: func() { in.ends[why].Add(1) }, Stop: in.stopSignal}
 }
 
 // deadliner is what listeners of package net are beyond net.Listener.

@@ -1,6 +1,10 @@
 package gateway
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/hugebus/hugebus/internal/gateway/door"
+)
 
 // reason is why a connection ended, or was never taken on. Each has a counter.
 type reason uint8
@@ -25,7 +29,7 @@ const (
 
 var reasonNames = [reasons]string{
 	"running", "end_of_stream", "stopped", "frame_too_large", "partial_frame", "connection_error", "idle_timeout",
-	"partial_timeout", "publish_failed", "aborted", "too_many_connections", "accept_failed", "handshake_failed",
+	"partial_timeout", "publish_failed", "aborted", "too_many_connections", door.AcceptFailed, "handshake_failed",
 	"receive_failed",
 }
 

@@ -1,6 +1,11 @@
 package gateway
 
-import "time"
+import (
+	"net"
+	"time"
+
+	"github.com/hugebus/hugebus/internal/gateway/door"
+)
 
 // Stats are the figures of an Ingress since it was made. They are read one after the other while it works, so sums may
 // be off by what happened meanwhile; after Serve has returned they are exact.
@@ -18,8 +23,11 @@ type Stats struct {
 	Datagrams uint64 // received, those included that were too large
 	Dropped   uint64 // datagrams that the kernel dropped, because the receive buffer was full
 
-	// BatchSizes[i] counts batches of up to 1<<i frames and more than half of that; the last entry has all larger ones.
-	BatchSizes []uint64
+	BatchSizes   door.Spread // frames of each PublishBatch call
+	ReadTimes    door.Spread // nanoseconds of each read call; datagrams, where a call waits too, have none
+	PublishTimes door.Spread // nanoseconds of each PublishBatch call, waiting for room included
+
+	Queue door.Queue // connections that wait to be accepted
 
 	Publishing   time.Duration // time in PublishBatch, of all lanes together
 	Backpressure time.Duration // the part of it in calls of more than 1 ms, which is waiting for room, not work
@@ -52,7 +60,7 @@ func (s Stats) FramesPerRead() float64 {
 // Stats returns the figures now.
 func (in *Ingress) Stats() Stats {
 	s := Stats{
-		Accepted: in.accepted.Load(), Refused: in.ends[refused].Load(), BatchSizes: make([]uint64, batchClasses),
+		Accepted: in.accepted.Load(), Refused: in.ends[refused].Load(),
 		BuffersInUse: in.workers.inUse(), Buffers: len(in.workers.all), Waiting: int(in.workers.waiting.Load()),
 		PartialHeld: in.chunks.held.Load(), PartialFrames: in.tornFrames.Load(), PartialBytes: in.tornBytes.Load(),
 		StopPartial: in.stopTorn.Load(), GivenUp: in.givenUp.Load(), Unread: in.unread.Load(),
@@ -69,13 +77,18 @@ func (in *Ingress) Stats() Stats {
 	for _, w := range in.workers.all {
 		w.count.addTo(&s)
 	}
+	var listeners []net.Listener
 	for _, e := range in.entrances {
-		if d, ok := e.(*datagrams); ok {
-			d.ask()
-			d.count.addTo(&s)
-			s.Dropped += d.dropped.all.Load()
+		switch e := e.(type) {
+		case *acceptor:
+			listeners = append(listeners, e.listener)
+		case *datagrams:
+			e.ask()
+			e.count.addTo(&s)
+			s.Dropped += e.dropped.all.Load()
 		}
 	}
+	s.Queue = door.QueueOf(listeners...)
 	return s
 }
 
@@ -88,7 +101,7 @@ func (t *traffic) addTo(s *Stats) {
 	s.Datagrams += t.datagrams.Load()
 	s.Publishing += time.Duration(t.publishing.Load())
 	s.Backpressure += time.Duration(t.backpressure.Load())
-	for i := range t.batchSizes {
-		s.BatchSizes[i] += t.batchSizes[i].Load()
-	}
+	s.BatchSizes.Take(&t.batchSizes)
+	s.ReadTimes.Take(&t.readTimes)
+	s.PublishTimes.Take(&t.publishTimes)
 }

@@ -90,8 +90,10 @@ func (c *conn) turn(w *worker) verdict {
 				c.sealed = true
 			}
 		}
+		began := c.in.now()
 		n, err := c.src.read(dst)
 		w.count.reads.Add(1)
+		w.count.readTimes.Time(c.in.now() - began)
 		switch {
 		case err == nil:
 		case err == unix.EAGAIN:

@@ -3,14 +3,11 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync/atomic"
 	"time"
-)
 
-// batchClasses is how many counters the histogram of batch sizes has: one for each power of two up to 64 Ki frames, and
-// one for what is beyond.
-const batchClasses = 18
+	"github.com/hugebus/hugebus/internal/gateway/door"
+)
 
 // A worker is what a connection borrows for a turn: a lane to publish on, a buffer to read into, and room for the
 // frames that are found in it. There are no others, so memory for reading does not grow with connections.
@@ -23,15 +20,17 @@ type worker struct {
 
 // traffic is what went through one worker. Its holder adds, anybody may load.
 type traffic struct {
-	frames       atomic.Uint64 // frames published
-	bytes        atomic.Uint64 // payload bytes published
-	batches      atomic.Uint64 // PublishBatch calls
-	reads        atomic.Uint64 // read calls, those that found nothing included
-	received     atomic.Uint64 // bytes read
-	datagrams    atomic.Uint64 // those thrown away included
-	publishing   atomic.Int64  // nanoseconds in PublishBatch
-	backpressure atomic.Int64  // nanoseconds of these in calls that took longer than slowPublish
-	batchSizes   [batchClasses]atomic.Uint64
+	frames       atomic.Uint64  // frames published
+	bytes        atomic.Uint64  // payload bytes published
+	batches      atomic.Uint64  // PublishBatch calls
+	reads        atomic.Uint64  // read calls, those that found nothing included
+	received     atomic.Uint64  // bytes read
+	datagrams    atomic.Uint64  // those thrown away included
+	publishing   atomic.Int64   // nanoseconds in PublishBatch
+	backpressure atomic.Int64   // nanoseconds of these in calls that took longer than slowPublish
+	batchSizes   door.Histogram // frames of each PublishBatch call
+	readTimes    door.Histogram // nanoseconds of each read call of a connection
+	publishTimes door.Histogram // nanoseconds of each PublishBatch call
 }
 
 // slowPublish tells a wait for room from the work of copying: no batch takes as long as this to copy.
@@ -45,12 +44,8 @@ func (t *traffic) addBatch(frames, bytes int, took time.Duration) {
 	if took > slowPublish {
 		t.backpressure.Add(int64(took))
 	}
-	t.batchSizes[batchClass(frames)].Add(1)
-}
-
-// batchClass returns the histogram's index for a batch: i for batches of up to 1<<i frames.
-func batchClass(frames int) int {
-	return min(bits.Len(uint(max(frames, 1)-1)), batchClasses-1)
+	t.batchSizes.Add(uint64(frames))
+	t.publishTimes.Time(took)
 }
 
 // closeLanes closes all of the lanes, and returns the errors that this made.

@@ -29,7 +29,6 @@ const (
 	skipped      = "skipped" // no end; only in the log
 	handshake    = "handshake_failed"
 	refused      = "too_many_connections"
-	acceptFailed = "accept_failed"
 )
 
 // client is one connection. Its goroutine sleeps until the client sends something (which is thrown away) or goes; what is

@@ -150,26 +150,8 @@ func (e *Egress) Close() error {
 
 // accept takes connections until the egress stops.
 func (e *Egress) accept() error {
-	const minPause, maxPause = 5 * time.Millisecond, time.Second
-	wait := minPause
-	for {
-		nc, err := e.listener.Accept()
-		switch {
-		case err == nil:
-			wait = minPause
-			e.admit(nc)
-		case e.ctx.Err() != nil:
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("the listener on %s was closed by somebody else: %w", e.Addr(), err)
-		default:
-			e.warnings.Warn(acceptFailed, "accept failed, trying again", slog.Any("error", err), slog.Duration("pause", wait),
-				slog.String("remedy", door.AcceptRemedy(err)))
-			e.ends.add(acceptFailed)
-			door.Pause(e.ctx.Done(), wait)
-			wait = min(2*wait, maxPause)
-		}
-	}
+	retry := &door.Retry{Log: e.warnings, Fail: func() { e.ends.add(door.AcceptFailed) }, Stop: e.ctx.Done()}
+	return door.Accept(e.listener, retry, func() bool { return e.ctx.Err() != nil }, e.admit)
 }
 
 // admit starts to serve a client, or closes the connection if there are too many.

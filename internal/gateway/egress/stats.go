@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hugebus/hugebus/internal/gateway/door"
 )
 
 var _ prometheus.Collector = (*Egress)(nil)
@@ -54,6 +56,8 @@ type Stats struct {
 	SkippedBytes  uint64
 	Unsent        uint64 // bytes that waited for clients when they went or the egress stopped
 
+	Queue door.Queue // connections that wait to be accepted
+
 	Ends map[string]uint64 // connections by why they ended or were not taken on
 }
 
@@ -64,6 +68,7 @@ func (e *Egress) Stats() Stats {
 		Writes: e.shared.Writes.Load(), Written: e.shared.Bytes.Load(), Waiting: int(e.shared.Waiting.Load()),
 		Queued: e.shared.Queued.Load(), BlockBytes: e.shared.Blocks.Live(), Skips: e.shared.Skips.Load(),
 		SkippedFrames: e.shared.SkippedFrames.Load(), SkippedBytes: e.shared.SkippedBytes.Load(), Unsent: e.unsentBytes.Load(), Ends: e.ends.all(),
+		Queue: door.QueueOf(e.listener),
 	}
 	for _, w := range e.writers {
 		s.Delivered += w.frames.Load()
@@ -100,68 +105,49 @@ func (e *Egress) Slowest(n int) []SlowClient {
 // namedSlow is how many slow clients the figures name: labels of unbounded number are a burden to who collects them.
 const namedSlow = 10
 
-// figure is one number of Stats as Prometheus sees it.
-type figure struct {
-	name, help string
-	kind       prometheus.ValueType
-	value      func(s *Stats) float64
+var numbers = append([]door.Number[Stats]{
+	door.Gauge("connections", "Connections that are open.", func(s *Stats) float64 { return float64(s.Open) }),
+	door.Counter("connections_total", "Connections that were accepted, the refused ones included.", func(s *Stats) float64 { return float64(s.Accepted) }),
+	door.Counter("read_frames_total", "Frames read from the topic.", func(s *Stats) float64 { return float64(s.Read) }),
+	door.Counter("deliveries_total", "Frames times the clients that they were sent to.", func(s *Stats) float64 { return float64(s.Delivered) }),
+	door.Counter("batches_total", "Batches times the clients that they were sent to.", func(s *Stats) float64 { return float64(s.Batches) }),
+	door.Counter("missed_bytes_total", "Bytes of positions that the subscription missed.", func(s *Stats) float64 { return float64(s.Missed) }),
+	door.Counter("unsendable_frames_total", "Frames that the codec cannot carry.", func(s *Stats) float64 { return float64(s.Unsendable) }),
+	door.Counter("writes_total", "Write calls.", func(s *Stats) float64 { return float64(s.Writes) }),
+	door.Counter("written_bytes_total", "Bytes written.", func(s *Stats) float64 { return float64(s.Written) }),
+	door.Gauge("clients_waiting", "Clients for which something waits.", func(s *Stats) float64 { return float64(s.Waiting) }),
+	door.Gauge("queued_bytes", "Bytes that wait for clients, counted for each.", func(s *Stats) float64 { return float64(s.Queued) }),
+	door.Gauge("block_bytes", "Memory with encoded frames, shared by all clients.", func(s *Stats) float64 { return float64(s.BlockBytes) }),
+	door.Counter("skips_total", "Times that a slow client was skipped forward.", func(s *Stats) float64 { return float64(s.Skips) }),
+	door.Counter("skipped_frames_total", "Frames that slow clients were not sent.", func(s *Stats) float64 { return float64(s.SkippedFrames) }),
+	door.Counter("skipped_bytes_total", "Bytes that slow clients were not sent.", func(s *Stats) float64 { return float64(s.SkippedBytes) }),
+	door.Counter("unsent_bytes_total", "Bytes that waited for clients when these went.", func(s *Stats) float64 { return float64(s.Unsent) }),
+}, door.QueueNumbers(func(s *Stats) *door.Queue { return &s.Queue })...)
+
+// figures are the egress as Prometheus sees it.
+func (e *Egress) figures() *door.Figures[Stats] {
+	return &door.Figures[Stats]{
+		Prefix: "hugebus_egress_", Labels: prometheus.Labels{"listen": e.Addr().String(), "topic": e.cfg.Topic, "codec": e.codec.Name()},
+		Stats: e.Stats, Numbers: numbers, Families: []door.Family[Stats]{
+			{Name: "ends_total", Help: "Connections, by why they ended or were not taken on.", Label: "reason", Kind: prometheus.CounterValue,
+				Of: func(s *Stats) map[string]float64 { return door.Floats(s.Ends) }},
+			{Name: "slow_client_lag_bytes", Help: "Bytes that wait for the clients that are furthest behind.", Label: "peer", Kind: prometheus.GaugeValue,
+				Of: func(*Stats) map[string]float64 { return e.lags() }},
+		},
+	}
 }
 
-var figures = []figure{
-	{"connections", "Connections that are open.", prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.Open) }},
-	{"connections_total", "Connections that were accepted, the refused ones included.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Accepted) }},
-	{"read_frames_total", "Frames read from the topic.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Read) }},
-	{"deliveries_total", "Frames times the clients that they were sent to.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Delivered) }},
-	{"batches_total", "Batches times the clients that they were sent to.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Batches) }},
-	{"missed_bytes_total", "Bytes of positions that the subscription missed.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Missed) }},
-	{"unsendable_frames_total", "Frames that the codec cannot carry.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Unsendable) }},
-	{"writes_total", "Write calls.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Writes) }},
-	{"written_bytes_total", "Bytes written.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Written) }},
-	{"clients_waiting", "Clients for which something waits.", prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.Waiting) }},
-	{"queued_bytes", "Bytes that wait for clients, counted for each.", prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.Queued) }},
-	{"block_bytes", "Memory with encoded frames, shared by all clients.", prometheus.GaugeValue, func(s *Stats) float64 { return float64(s.BlockBytes) }},
-	{"skips_total", "Times that a slow client was skipped forward.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Skips) }},
-	{"skipped_frames_total", "Frames that slow clients were not sent.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.SkippedFrames) }},
-	{"skipped_bytes_total", "Bytes that slow clients were not sent.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.SkippedBytes) }},
-	{"unsent_bytes_total", "Bytes that waited for clients when these went.", prometheus.CounterValue, func(s *Stats) float64 { return float64(s.Unsent) }},
-}
-
-func (e *Egress) desc(name, help string, variable ...string) *prometheus.Desc {
-	return prometheus.NewDesc("hugebus_egress_"+name, help, variable,
-		prometheus.Labels{"listen": e.Addr().String(), "topic": e.cfg.Topic, "codec": e.codec.Name()})
-}
-
-func (e *Egress) endsDesc() *prometheus.Desc {
-	return e.desc("ends_total", "Connections, by why they ended or were not taken on.", "reason")
-}
-
-func (e *Egress) lagDesc() *prometheus.Desc {
-	return e.desc("slow_client_lag_bytes", "Bytes that wait for the clients that are furthest behind.", "peer")
+// lags are the clients that are furthest behind. Those of a Unix socket have one name, which stands for the slowest.
+func (e *Egress) lags() map[string]float64 {
+	lags := make(map[string]float64)
+	for _, c := range e.Slowest(namedSlow) {
+		lags[c.Peer] = max(lags[c.Peer], float64(c.Lag))
+	}
+	return lags
 }
 
 // Describe sends the descriptions of all figures.
-func (e *Egress) Describe(to chan<- *prometheus.Desc) {
-	for _, f := range figures {
-		to <- e.desc(f.name, f.help)
-	}
-	to <- e.endsDesc()
-	to <- e.lagDesc()
-}
+func (e *Egress) Describe(to chan<- *prometheus.Desc) { e.figures().Describe(to) }
 
 // Collect sends all figures as they are now.
-func (e *Egress) Collect(to chan<- prometheus.Metric) {
-	s := e.Stats()
-	for _, f := range figures {
-		to <- prometheus.MustNewConstMetric(e.desc(f.name, f.help), f.kind, f.value(&s))
-	}
-	for why, n := range s.Ends {
-		to <- prometheus.MustNewConstMetric(e.endsDesc(), prometheus.CounterValue, float64(n), why)
-	}
-	seen := make(map[string]bool) // clients of a Unix socket have one name
-	for _, c := range e.Slowest(namedSlow) {
-		if !seen[c.Peer] {
-			seen[c.Peer] = true
-			to <- prometheus.MustNewConstMetric(e.lagDesc(), prometheus.GaugeValue, float64(c.Lag), c.Peer)
-		}
-	}
-}
+func (e *Egress) Collect(to chan<- prometheus.Metric) { e.figures().Collect(to) }
