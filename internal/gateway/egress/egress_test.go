@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hugebus/hugebus/internal/testutil"
 	"github.com/hugebus/hugebus/ring"
 )
@@ -31,6 +33,49 @@ func TestEveryClientGetsWhatIsPublishedFromItsConnectOn(t *testing.T) {
 	check(t, r.stop())
 	if s := r.Stats(); s.Read != 5000 || s.Delivered != 5000+4998 || s.Skips != 0 || s.Unsent != 0 || s.Ends[stopped] != 2 {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestFiguresAddUp(t *testing.T) {
+	r := start(t, func(c *Config) { c.Writers = 1 })
+	c := readerOf(r.dial())
+	for n := range 100 {
+		r.feed.publish(numbered(n, 16))
+	}
+	c.wantNumbers(t, 0, 100, 16)
+	testutil.Eventually(t, "it is counted", func() bool { return r.Stats().Delivered == 100 })
+	registry := prometheus.NewPedanticRegistry()
+	check(t, registry.Register(r.Egress))
+	families, err := registry.Gather()
+	check(t, err)
+	s, seen := r.Stats(), 0
+	for _, f := range families {
+		m := f.GetMetric()[0]
+		switch f.GetName() {
+		case "hugebus_egress_deliveries_total":
+			seen++
+			if m.GetCounter().GetValue() != 100 {
+				t.Errorf("%v deliveries", m)
+			}
+		case "hugebus_egress_batch_frames":
+			seen++
+			if h := m.GetHistogram(); h.GetSampleSum() != 100 || h.GetSampleCount() != s.Batches {
+				t.Errorf("%d batches: %v", s.Batches, h)
+			}
+		case "hugebus_egress_batch_send_seconds":
+			seen++
+			if h := m.GetHistogram(); h.GetSampleSum() <= 0 || h.GetSampleCount() != s.Batches {
+				t.Errorf("%d batches: %v", s.Batches, h)
+			}
+		case "hugebus_egress_listen_queue_limit":
+			seen++
+			if m.GetGauge().GetValue() < 1 {
+				t.Errorf("%v", m)
+			}
+		}
+	}
+	if seen != 4 {
+		t.Errorf("%d of the figures are there", seen)
 	}
 }
 

@@ -56,6 +56,9 @@ type Stats struct {
 	SkippedBytes  uint64
 	Unsent        uint64 // bytes that waited for clients when they went or the egress stopped
 
+	BatchSizes door.Spread // frames of each batch, of each writer
+	SendTimes  door.Spread // nanoseconds in which a writer has sent a batch to all of its clients
+
 	Queue door.Queue // connections that wait to be accepted
 
 	Ends map[string]uint64 // connections by why they ended or were not taken on
@@ -73,6 +76,8 @@ func (e *Egress) Stats() Stats {
 	for _, w := range e.writers {
 		s.Delivered += w.frames.Load()
 		s.Batches += w.batches.Load()
+		s.BatchSizes.Take(&w.roundFrames)
+		s.SendTimes.Take(&w.roundTimes)
 	}
 	return s
 }
@@ -124,6 +129,12 @@ var numbers = append([]door.Number[Stats]{
 	door.Counter("unsent_bytes_total", "Bytes that waited for clients when these went.", func(s *Stats) float64 { return float64(s.Unsent) }),
 }, door.QueueNumbers(func(s *Stats) *door.Queue { return &s.Queue })...)
 
+var distributions = []door.Distribution[Stats]{
+	{Name: "batch_frames", Help: "Frames that were sent at once.", To: 16, Unit: 1, Of: func(s *Stats) *door.Spread { return &s.BatchSizes }},
+	{Name: "batch_send_seconds", Help: "How long a writer took to send a batch to all of its clients.", From: 10, To: 34, Unit: 1e-9,
+		Of: func(s *Stats) *door.Spread { return &s.SendTimes }},
+}
+
 // figures are the egress as Prometheus sees it.
 func (e *Egress) figures() *door.Figures[Stats] {
 	return &door.Figures[Stats]{
@@ -133,7 +144,7 @@ func (e *Egress) figures() *door.Figures[Stats] {
 				Of: func(s *Stats) map[string]float64 { return door.Floats(s.Ends) }},
 			{Name: "slow_client_lag_bytes", Help: "Bytes that wait for the clients that are furthest behind.", Label: "peer", Kind: prometheus.GaugeValue,
 				Of: func(*Stats) map[string]float64 { return e.lags() }},
-		},
+		}, Distributions: distributions,
 	}
 }
 

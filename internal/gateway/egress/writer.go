@@ -3,7 +3,9 @@ package egress
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/hugebus/hugebus/internal/gateway/door"
 	"github.com/hugebus/hugebus/internal/gateway/outbox"
 )
 
@@ -27,6 +29,9 @@ type writer struct {
 	frames  atomic.Uint64 // frames times clients
 	batches atomic.Uint64 // batches times clients
 	rounds  atomic.Uint64
+
+	roundFrames door.Histogram // frames of each batch
+	roundTimes  door.Histogram // nanoseconds for which a batch was sent to all clients
 }
 
 func newWriter(e *Egress) *writer {
@@ -64,12 +69,14 @@ func (w *writer) run() {
 			return
 		}
 		w.rounds.Add(1)
-		sent := uint64(0)
+		w.roundFrames.Add(uint64(batch.Frames()))
+		sent, began := uint64(0), time.Now()
 		for _, c := range clients {
 			if c.out.Load().Send(batch) {
 				sent++
 			}
 		}
+		w.roundTimes.Time(time.Since(began))
 		w.frames.Add(sent * uint64(batch.Frames()))
 		w.batches.Add(sent)
 		batch.Reset()
