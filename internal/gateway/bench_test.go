@@ -6,9 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hugebus/hugebus/internal/gateway/codec"
 )
@@ -65,8 +70,24 @@ func reportFrames(b *testing.B, frames int) {
 	b.ReportMetric(float64(frames)/b.Elapsed().Seconds()/1e6, "Mframes/s")
 }
 
-// pump sends the stream to addr until b.N frames are on their way.
-func pump(b *testing.B, addr net.Addr, stream []byte) *sync.WaitGroup {
+// cpu is how much processor time somebody (unix.RUSAGE_SELF, unix.RUSAGE_THREAD) has used.
+func cpu(b *testing.B, who int) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(who, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// reportReceiver tells what a frame costs the receiving side in processor time, which says more than frames per second where the
+// machine has other work: all that the process used since began, less what the sender used.
+func reportReceiver(b *testing.B, began time.Duration, sender *atomic.Int64) {
+	used := cpu(b, unix.RUSAGE_SELF) - began - time.Duration(sender.Load())
+	b.ReportMetric(float64(used)/float64(b.N), "cpu-ns/frame")
+}
+
+// pump sends the stream to addr until b.N frames are on their way, and tells what that cost in processor time.
+func pump(b *testing.B, addr net.Addr, stream []byte, used *atomic.Int64) *sync.WaitGroup {
 	b.Helper()
 	nc, err := net.Dial("tcp", addr.String())
 	if err != nil {
@@ -77,6 +98,10 @@ func pump(b *testing.B, addr net.Addr, stream []byte) *sync.WaitGroup {
 	go func() {
 		defer wg.Done()
 		defer nc.Close()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		began := cpu(b, unix.RUSAGE_THREAD)
+		defer func() { used.Store(int64(cpu(b, unix.RUSAGE_THREAD) - began)) }()
 		for n := 0; n < b.N; n += benchFrames {
 			part := stream[:min(benchFrames, b.N-n)*(len(stream)/benchFrames)]
 			if _, err := nc.Write(part); err != nil {
@@ -98,7 +123,11 @@ func BenchmarkRawLoop(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer l.Close()
-			sent := pump(b, l.Addr(), benchStream(b, codec.Len32{}, size))
+			stream := benchStream(b, codec.Len32{}, size)
+			b.ResetTimer()
+			var sender atomic.Int64
+			began := cpu(b, unix.RUSAGE_SELF)
+			sent := pump(b, l.Addr(), stream, &sender)
 			nc, err := l.Accept()
 			if err != nil {
 				b.Fatal(err)
@@ -125,6 +154,7 @@ func BenchmarkRawLoop(b *testing.B) {
 			}
 			reportFrames(b, frames)
 			sent.Wait()
+			reportReceiver(b, began, &sender)
 		})
 	}
 }
@@ -157,11 +187,14 @@ func benchIngress(b *testing.B, framing codec.Codec, size int) {
 	stream := benchStream(b, framing, size)
 	go func() { served <- in.Serve(ctx) }()
 	b.ResetTimer()
-	sent := pump(b, in.Addr(), stream)
+	var sender atomic.Int64
+	began := cpu(b, unix.RUSAGE_SELF)
+	sent := pump(b, in.Addr(), stream, &sender)
 	<-s.done
 	b.StopTimer()
 	reportFrames(b, b.N)
 	sent.Wait()
+	reportReceiver(b, began, &sender)
 	cancel()
 	if err := <-served; err != nil {
 		b.Fatal(err)
