@@ -130,8 +130,8 @@ func (r *remote) loadNext(ctx context.Context, after string) (e Entry, end bool,
 		if end = reply.End; end {
 			return nil
 		}
-		if reply.Key <= after || reply.Files < 0 || reply.Files > MaxFiles {
-			return fmt.Errorf("the keeper names %q with %d descriptors: it is not of this protocol", reply.Key, reply.Files)
+		if reply.Key <= after || checkKey(reply.Key) != nil || reply.Files < 0 || reply.Files > MaxFiles {
+			return fmt.Errorf("the keeper names %.200q with %d descriptors: it is not of this protocol", reply.Key, reply.Files)
 		}
 		e.Key, e.Data = reply.Key, reply.Data
 		if err := r.loadFiles(ctx, &e, reply); err != nil {
