@@ -295,3 +295,65 @@ func TestRecordOfASlotThatIsAnothers(t *testing.T) {
 		}
 	}
 }
+
+// TestIDsGrowInTheOrderOfTheSlotsOwners is what docs/model/adopt.pml found (IDFIRST): a request that was overtaken must not have the
+// lower id. Else, of two records that name one slot, the next broker believes that of the client that had left.
+func TestIDsGrowInTheOrderOfTheSlotsOwners(t *testing.T) {
+	c := kept(t)
+	s := start(t, c)
+	slow, secret := s.secretive(t)
+	_, theirs := s.secretive(t)
+	one := small
+	one.Publishers = 1
+	slow.create("orders", one)
+	topic := s.topics.get("orders")
+
+	// The slow one's request is on its way to the slot.
+	topic.mu.Lock()
+	got := make(chan *view, 1)
+	go func() {
+		got <- slow.attach(control.AttachRequest{Topic: "orders", Kind: control.KindPublisher, LaneOnly: true})
+	}()
+	h := s.holderOf(secret)
+	testutil.Eventually(t, "the slow one waits for the topic", func() bool {
+		if h.mu.TryLock() {
+			h.mu.Unlock()
+			return false
+		}
+		return true
+	})
+	// The fast one is given the slot, and gives it back, and the broker dies before it has forgotten that.
+	other := s.holderOf(theirs)
+	other.mu.Lock()
+	a := &attachment{topic: topic, holder: other, kind: control.KindPublisher}
+	err := topic.admitPublisher(a)
+	topic.attached(a)
+	other.held[a.id] = a
+	err = errors.Join(err, other.keep(), topic.ring.CondemnPublisher(a.slot))
+	_, repairErr := topic.ring.RepairPublisher(a.slot)
+	topic.publishers[a.slot] = nil
+	topic.settled(a)
+	topic.mu.Unlock()
+	other.mu.Unlock()
+	if err = errors.Join(err, repairErr); err != nil {
+		t.Fatal(err)
+	}
+	v := <-got
+	if v.Slot != a.slot || v.Attachment <= a.id {
+		t.Errorf("the second owner of slot %d has id %d, the first had %d", v.Slot, v.Attachment, a.id)
+	}
+	s.end(t)
+
+	s = start(t, c)
+	q, _ := s.secretive(t)
+	if r := q.reattach(secret, false, v.Attachment); !slices.Equal(r.Attachments, []uint64{v.Attachment}) {
+		t.Errorf("who lives was given back %+v", r)
+	}
+	r, _ := s.secretive(t)
+	if r := r.reattach(theirs, false); len(r.Attachments) != 0 {
+		t.Errorf("who had left was given back %+v", r)
+	}
+	if info := q.show("orders"); info.PublisherCount != 1 {
+		t.Errorf("%d publishers", info.PublisherCount)
+	}
+}
