@@ -42,7 +42,12 @@ type PublisherSpec struct {
 	Long  int
 	// Burst is how many steps go without a rest; 0 is 1.
 	Burst int
+	// Hold is the longest time for which a claim is held before it is committed, one every holdPause. 0: none.
+	Hold time.Duration
 }
+
+// holdPause is the time from one claim that is held to the next.
+const holdPause = 5 * time.Second
 
 // maxBatch is the most frames of one PublishBatch.
 const maxBatch = 16
@@ -63,12 +68,13 @@ type publisher struct {
 	random *rand.Rand
 	seq    uint64 // published so far
 	steps  int
+	held   time.Time // when a claim was held last
 	bufs   [maxBatch][]byte
 }
 
 // Publish publishes until control says stop, or its count is reached. It writes "ready" to say when it is attached,
 // and "done FRAMES LONGEST" when it has ended and nothing of it is left in its process but p; LONGEST is how long its
-// slowest call took, in ns.
+// slowest call took, in ns. If an operator takes a claim of its away it says "revoked", and ends.
 func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) error {
 	before, c, err := spec.begin(control)
 	if c == nil {
@@ -97,6 +103,11 @@ func Publish(spec PublisherSpec, control *Control, p *Progress, say io.Writer) e
 	}
 	if errors.Is(err, context.Canceled) {
 		err = nil // told to stop while it waited for room: nothing was published
+	}
+	if errors.Is(err, client.ErrClaimRevoked) {
+		if _, err = fmt.Fprintln(say, "revoked"); err != nil { // by an operator: nothing of it was published, and this is the end
+			return err
+		}
 	}
 	if err := errors.Join(err, w.to.Close(), c.Close(), before.Left()); err != nil {
 		return err
@@ -200,6 +211,13 @@ func (w *publisher) claim(ctx context.Context) error {
 	}
 	w.tally.try(w.seq + 1)
 	Fill(c.Payload[:n], w.spec.Publisher, w.seq)
+	if w.spec.Hold > 0 && time.Since(w.held) > holdPause {
+		w.held = time.Now()
+		select {
+		case <-time.After(time.Duration(w.random.Int64N(int64(w.spec.Hold)))):
+		case <-ctx.Done():
+		}
+	}
 	if err := c.CommitN(n); err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package siege
 
 import (
 	"fmt"
+	"net"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/hugebus/hugebus/client"
@@ -22,7 +24,8 @@ type arena struct {
 	ended    []published // publishers that have ended, and are not checked yet
 	stopped  time.Time   // when a process of this arena was stopped last, or went on
 	repairs  counter
-	bytes    counter // repaired
+	bytes    counter       // repaired
+	pushed   atomic.Uint64 // frames that receivers of an egress got
 }
 
 // published is what a publisher that has ended had tried and done.
@@ -84,6 +87,19 @@ func (a *arena) consume(s *chaos.Stream, events chan<- event) (*os.File, error) 
 		closeAll(r)
 	}()
 	return w, nil
+}
+
+// receive is a client of an egress, until that ends. Violations become events.
+func (a *arena) receive(address string, events chan<- event) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return // it is dead already
+	}
+	err = chaos.Drain(conn, a.payload, func() { a.pushed.Add(1) })
+	_ = conn.Close() // nothing was written to it
+	if err != nil {
+		events <- event{err: fmt.Errorf("topic %s: %w", a.name, err)}
+	}
 }
 
 // check looks at publishers that have ended, once all that they can have published is in the order.

@@ -18,6 +18,7 @@ const (
 	kindJoiner     = "joiner"
 	kindPublisher  = "publisher"
 	kindIngress    = "ingress"
+	kindEgress     = "egress"
 	kindBroker     = "broker"
 )
 
@@ -206,6 +207,15 @@ func (c *crew) ingress(a *arena, short string) {
 	c.add(&berth{name: name, kind: kindIngress, arena: a, points: joined(publisherPoints, batchPoints, sleepPoints, attachPoints),
 		prepare: func() (string, any, *os.File, error) {
 			return roleIngress, chaos.IngressSpec{Common: c.common(a, name, client.WaitAdaptive)}, nil, nil
+		}})
+}
+
+// egress sends the arena's frames to a receiver.
+func (c *crew) egress(a *arena, short string) {
+	name := a.name + "/" + short
+	c.add(&berth{name: name, kind: kindEgress, arena: a, points: joined(pollPoints, joinPoints, sleepPoints, attachPoints),
+		prepare: func() (string, any, *os.File, error) {
+			return roleEgress, chaos.EgressSpec{Common: c.common(a, name, client.WaitAdaptive)}, nil, nil
 		}})
 }
 

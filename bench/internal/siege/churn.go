@@ -15,8 +15,8 @@ var churned = []string{"comes-and-goes-1", "comes-and-goes-2", "comes-and-goes-3
 const (
 	// churnPause is the time from one to the next.
 	churnPause = 20 * time.Millisecond
-	// churnPatience is how many times as long as others it may wait: it needs several answers, of brokers that die over them.
-	churnPatience = 3
+	// brokerPatience is how many times as long as others may wait who needs answers of brokers that die over them.
+	brokerPatience = 3
 )
 
 // churns makes a topic with a group and removes it, over and over, so that brokers die in the middle of that. It is a goroutine of
@@ -40,7 +40,7 @@ func (d *director) churns(ctx context.Context, name string) {
 
 // churn makes the topic and removes it: while it is used, or when its group is closed.
 func (d *director) churn(ctx context.Context, name string, used bool) error {
-	ctx, cancel := context.WithTimeout(ctx, churnPatience*d.o.Watchdog)
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience*d.o.Watchdog)
 	defer cancel()
 	unknown := func(err error) bool { return errors.Is(err, client.ErrBrokerUnavailable) }
 	for {
@@ -69,7 +69,7 @@ func (d *director) churn(ctx context.Context, name string, used bool) error {
 
 // unchurn removes the topic of churn, if it is there.
 func (d *director) unchurn(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, churnPatience*d.o.Watchdog)
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience*d.o.Watchdog)
 	defer cancel()
 	for {
 		err := d.bus.RemoveTopic(ctx, name)
@@ -88,4 +88,32 @@ func unlessCanceled(err error) error {
 		return nil
 	}
 	return err
+}
+
+// unstickPause is the time from one look for claims that are held too long to the next.
+const unstickPause = 100 * time.Millisecond
+
+// unsticks is an operator who takes every claim away that is held for too long, by publishers that were stopped.
+func (d *director) unsticks(ctx context.Context) {
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(unstickPause):
+		}
+		name := d.arenas[i%len(d.arenas)].name
+		bounded, cancel := context.WithTimeout(ctx, d.o.Watchdog)
+		_, err := d.bus.Unstick(bounded, name, client.UnstickOptions{})
+		cancel()
+		switch {
+		case err == nil || errors.Is(err, client.ErrNotFound) || errors.Is(err, client.ErrBrokerUnavailable):
+		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		default:
+			select {
+			case d.events <- event{err: fmt.Errorf("unstick topic %s: %w", name, err)}:
+			case <-ctx.Done():
+			}
+			return
+		}
+	}
 }

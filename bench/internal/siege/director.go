@@ -42,13 +42,6 @@ type Options struct {
 	Say func(text string)
 }
 
-// Clients need a broker for breath at a time to leave and to come, and that is longestDive ago at most when the next one may not die
-// at once.
-const (
-	breath      = time.Second
-	longestDive = 8 * time.Second
-)
-
 // tooLate is how long a frame may be there without its reader being woken.
 const tooLate = time.Second
 
@@ -126,6 +119,7 @@ func (d *director) siege(ctx context.Context) error {
 	var asked sync.WaitGroup
 	defer func() { enough(); asked.Wait() }()
 	asked.Go(func() { d.ask(asking) })
+	asked.Go(func() { d.unsticks(asking) })
 	for _, name := range churned {
 		asked.Go(func() { d.churns(asking, name) })
 	}
@@ -157,55 +151,6 @@ func (d *director) siege(ctx context.Context) error {
 	return nil
 }
 
-// due does what the calendar says for now. An action without a name is for chance to choose.
-func (d *director) due() error {
-	for len(d.calendar) > 0 && d.calendar[0].At <= time.Since(d.began) {
-		a := heap.Pop(&d.calendar).(Action)
-		if a.Who == "" {
-			d.later(d.chance.pause(), Action{})
-			b := d.crew.all[d.chance.random.IntN(len(d.crew.all))]
-			a = Action{Who: b.name, Do: d.chance.signal(b)}
-			switch {
-			case b == d.broker && d.chance.random.IntN(2) == 0 && d.mayKillKeeper():
-				a = Action{Who: keeperName, Do: doKill}
-			case !d.may(b, a.Do), d.chance.spares(b.armed):
-				continue
-			}
-		}
-		if err := d.do(a); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// may reports whether chance may do that to b now.
-func (d *director) may(b *berth, what string) bool {
-	switch {
-	case !b.alive() || b.kind == kindBroker && (!b.ready || time.Since(b.since) < time.Second || d.keeperKilled.After(d.refilled)):
-		return false
-	case what == doStop && b.arena != nil && b.arena.name == quiet:
-		// Seldom, or nobody could tell who sleeps too long.
-		return time.Since(b.arena.stopped) > 5*time.Second && d.chance.random.IntN(4) == 0
-	case what == doTerm && b.kind == kindMember:
-		// A group is closed when its last member leaves with everything finished, and begins anew with the next one. So one at a
-		// time, while others are there.
-		others := 0
-		for _, o := range d.crew.all {
-			if o.kind == kindMember && o.arena == b.arena && o != b {
-				if o.term {
-					return false
-				}
-				if o.ready && o.alive() {
-					others++
-				}
-			}
-		}
-		return others > 0
-	}
-	return true
-}
-
 // later puts an action into the calendar, unless an earlier run's schedule is run.
 func (d *director) later(after time.Duration, a Action) {
 	if d.o.Replay != nil || d.calm {
@@ -218,7 +163,7 @@ func (d *director) later(after time.Duration, a Action) {
 // do does one thing to a berth.
 func (d *director) do(a Action) error {
 	if a.Who == keeperName {
-		d.killKeeper()
+		d.signalKeeper(a.Do)
 		return nil
 	}
 	b := d.berths[a.Who]
@@ -341,11 +286,17 @@ func (d *director) hear(e event) error {
 	switch word {
 	case "ready":
 		b.ready, b.since, b.got = true, time.Now(), 0
+		if b.kind == kindEgress {
+			go b.arena.receive(rest, d.events)
+		}
 		if b.kind == kindIngress {
 			b.feed = feedTo(rest, b.arena, b.arena.number, uint64(e.p.pid()), d.events)
 		}
 	case "refilled":
 		d.refilled = time.Now()
+	case "revoked": // it ends now
+		b.term, b.since = true, time.Now()
+		d.result.Revoked++
 	case "error":
 		return fmt.Errorf("%s: %s", b.name, rest)
 	}
@@ -418,7 +369,7 @@ func (d *director) died(b *berth, how *os.ProcessState) error {
 		if b.ready && time.Since(b.since) > breath {
 			d.breathed = time.Now()
 		}
-		if time.Since(d.breathed) < longestDive {
+		if time.Since(d.breathed) < longestDive && !d.starving() {
 			next.Arm = formatArmings(d.chance.armBroker(b.ready))
 		}
 	default:

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hugebus/hugebus/internal/keeper"
 )
 
@@ -43,18 +45,25 @@ func (d *director) mayKillKeeper() bool {
 	return b.alive() && b.ready && len(b.armed) == 0 && time.Since(b.since) > time.Second && !d.keeperKilled.After(d.refilled) && time.Since(d.keeperKilled) > keeperLife
 }
 
-// killKeeper kills it.
-func (d *director) killKeeper() {
+// signalKeeper kills it, stops it for a while, or has it go on.
+func (d *director) signalKeeper(what string) {
 	pid := d.keeperPid()
 	if pid == 0 {
 		return
 	}
 	p, err := os.FindProcess(pid)
-	if err == nil && p.Kill() == nil {
-		d.note(Action{Who: keeperName, Do: doKill})
+	if err != nil || p.Signal(map[string]os.Signal{doKill: unix.SIGKILL, doStop: unix.SIGSTOP, doCont: unix.SIGCONT}[what]) != nil {
+		return
+	}
+	d.note(Action{Who: keeperName, Do: what})
+	switch what {
+	case doKill:
 		d.result.ByKind.add(kindKeeper, diedAnywhere)
 		d.result.Kills++
 		d.keeperKilled = time.Now()
+	case doStop:
+		d.result.ByKind.add(kindKeeper, stopAnywhere)
+		d.later(d.chance.standstill(), Action{Who: keeperName, Do: doCont})
 	}
 }
 
@@ -62,6 +71,7 @@ func (d *director) killKeeper() {
 func (d *director) endKeeper(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Watchdog)
 	defer cancel()
+	d.signalKeeper(doCont)
 	if err := keeper.Shutdown(ctx, d.crew.socket+keeper.SocketSuffix); err != nil {
 		return fmt.Errorf("the keeper does not end: %w", err)
 	}

@@ -59,7 +59,7 @@ func (d *director) open(ctx context.Context) (err error) {
 		return err
 	}
 	// The members come before the publishers: a group begins with its first one.
-	return d.startAll(ctx, kindMember, kindSubscriber, kindJoiner, kindPublisher, kindIngress)
+	return d.startAll(ctx, kindMember, kindSubscriber, kindJoiner, kindPublisher, kindIngress, kindEgress)
 }
 
 // man describes all arenas and berths.
@@ -91,12 +91,13 @@ func (d *director) man() error {
 	c.subscriber(shared, "evict", chaos.ReaderSpec{Policy: client.Evict, Limit: 64})
 	const rest = 400 * time.Microsecond
 	for i, style := range []chaos.Style{chaos.Single, chaos.Batch, chaos.Claims, chaos.Mixed} {
-		c.publisher(shared, fmt.Sprint("publisher-", style), chaos.PublisherSpec{Style: style, Shared: i == 3, Pause: rest})
+		c.publisher(shared, fmt.Sprint("publisher-", style), chaos.PublisherSpec{Style: style, Shared: i == 3, Pause: rest, Hold: 8 * stuckClaim})
 	}
 	c.publisher(exclusive, "publisher", chaos.PublisherSpec{Style: chaos.Mixed, Pause: rest})
 	c.publisher(still, "publisher-1", chaos.PublisherSpec{Style: chaos.Mixed, Pause: 40 * time.Millisecond, Long: 50})
 	c.publisher(still, "publisher-2", chaos.PublisherSpec{Style: chaos.Single, Pause: 40 * time.Millisecond, Long: 50})
 	c.ingress(fed, "ingress")
+	c.egress(fed, "egress")
 	for _, a := range []*arena{shared, exclusive, fed} {
 		c.subscriber(a, "reliable", chaos.ReaderSpec{Policy: client.Reliable, Limit: 32})
 		c.subscriber(a, "lossy", chaos.ReaderSpec{Policy: client.Lossy, Limit: 64})
@@ -193,6 +194,7 @@ func (d *director) settle(ctx context.Context) error {
 			d.signal(b, doCont)
 		}
 	}
+	d.signalKeeper(doCont)
 	// Members that may still die make place for others, which finish what is there.
 	for _, kind := range []string{kindBroker, kindMember} {
 		if err := d.renew(ctx, kind); err != nil {
@@ -222,6 +224,9 @@ func (d *director) settle(ctx context.Context) error {
 		return err
 	}
 	if err := d.await(ctx, "all that was published was read", func() bool { return d.read(ctx) }); err != nil {
+		return err
+	}
+	if err := d.dismiss(ctx, func(*arena) string { return "stop" }, kindEgress); err != nil {
 		return err
 	}
 	if err := d.dismiss(ctx, func(a *arena) string { return fmt.Sprint("stop ", a.ledger.Covered()) }, kindSubscriber); err != nil {
@@ -353,6 +358,7 @@ func (d *director) count() {
 	}
 	for _, a := range d.arenas {
 		c := a.ledger.Counts()
+		d.result.Pushed += a.pushed.Load()
 		d.result.Topics = append(d.result.Topics, TopicResult{
 			Topic: a.name, Frames: c.Frames, Bytes: c.Bytes, Publishers: c.Publishers, Compared: c.Compared, Gaps: c.Gaps, Missed: c.Missed,
 			Evictions: c.Evictions, Redelivered: c.Redelivered, Repairs: a.repairs.sum, RepairedBytes: a.bytes.sum,

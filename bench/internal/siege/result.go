@@ -35,8 +35,10 @@ type Result struct {
 	Failpoints bool             `json:"failpoints"`
 	Violation  string           `json:"violation,omitempty"`
 	Dump       string           `json:"dump,omitempty"`
-	Stalls     int              `json:"stalls"` // how often the machine stood still for seconds, and nobody was blamed for waiting
-	Kills      int              `json:"kills"`  // deaths by SIGKILL, wherever
+	Stalls     int              `json:"stalls"`  // how often the machine stood still for seconds, and nobody was blamed for waiting
+	Kills      int              `json:"kills"`   // deaths by SIGKILL, wherever
+	Revoked    int              `json:"revoked"` // publishers whose claim an operator has taken away
+	Pushed     uint64           `json:"pushed"`  // frames that receivers of an egress got
 	ByKind     ByKind           `json:"by_kind"`
 	Points     map[string]Point `json:"points"`
 	// Rare are the points at which fewer than Enough have died.
@@ -117,7 +119,7 @@ func (r *Result) Write(w io.Writer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "\nseed %d: %s, %d processes killed, %s\n", r.Seed, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second), r.Kills, r.verdict())
+	_, err := fmt.Fprintf(w, "\nseed %d: %s, %d processes killed, %d claims revoked, %d frames pushed, %s\n", r.Seed, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second), r.Kills, r.Revoked, r.Pushed, r.verdict())
 	return err
 }
 

@@ -20,12 +20,16 @@ const (
 	roleJoiner    = "joiner"
 	rolePublisher = "publisher"
 	roleIngress   = "ingress"
+	roleEgress    = "egress"
 	roleBroker    = "broker"
 )
 
 // groupLinger is how long a group outlives the death of its members: longer than they need to be there again, on a machine that
 // is busy.
 const groupLinger = 5 * time.Second
+
+// stuckClaim is how long a publisher may hold a claim: shorter than many are stopped.
+const stuckClaim = 150 * time.Millisecond
 
 // A brokerSpec describes the broker's process.
 type brokerSpec struct {
@@ -68,6 +72,8 @@ func work(role, spec string, control *chaos.Control) error {
 		return with(spec, func(s chaos.JoinerSpec) error { return chaos.Join(s, control, given(), os.Stdout) })
 	case roleIngress:
 		return with(spec, func(s chaos.IngressSpec) error { return chaos.Ingress(s, control, os.Stdout) })
+	case roleEgress:
+		return with(spec, func(s chaos.EgressSpec) error { return chaos.Egress(s, control, os.Stdout) })
 	case rolePublisher:
 		return with(spec, func(s chaos.PublisherSpec) error {
 			p, err := chaos.OpenProgress(given())
@@ -93,7 +99,7 @@ func given() *os.File { return os.NewFile(3, "file of the siege") }
 
 func serveBroker(ctx context.Context, s brokerSpec) error {
 	c := broker.Config{
-		Socket: s.Socket, SocketMode: 0o600, GroupLinger: groupLinger, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Socket: s.Socket, SocketMode: 0o600, GroupLinger: groupLinger, StuckClaim: stuckClaim, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	if len(s.Keeper) > 0 {
 		c.Keeper = broker.KeeperConfig{Mode: broker.KeepInProcess, Exec: s.Keeper, LogFile: s.Socket + ".keeper.log"}

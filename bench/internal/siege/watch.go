@@ -131,9 +131,10 @@ func (d *director) stands(b *berth) error {
 	if b.p == nil || b.stopped || b.kill {
 		return nil
 	}
-	got := b.got
+	got, limit := b.got, d.o.Watchdog
 	switch {
 	case !b.ready || b.term: // it must become ready, or end
+		limit *= brokerPatience
 	case b.kind == kindPublisher:
 		_, got = b.arena.progress.Read(b.place)
 	case b.kind == kindIngress && b.feed != nil:
@@ -144,7 +145,7 @@ func (d *director) stands(b *berth) error {
 	if got != b.got {
 		b.got, b.since = got, time.Now()
 	}
-	if stood := time.Since(b.since); stood > d.o.Watchdog && time.Since(d.stall) > d.o.Watchdog {
+	if stood := time.Since(b.since); stood > limit && time.Since(d.stall) > d.o.Watchdog {
 		doing := "publish"
 		switch {
 		case b.term:
