@@ -43,6 +43,10 @@ func FuzzTopicMemory(f *testing.F) {
 		}
 		p := s.connect(t)
 		safe.t = t
+		if err := safe.conn.SetReadDeadline(time.Now().Add(4 * time.Minute)); err != nil { // anew: fuzzing may go on for longer
+			t.Fatal(err)
+		}
+		_, _ = safe.ask(control.OpRemove, control.RemoveRequest{Name: "hit"}, nil) // of an input that failed, and is being minimized
 		p.create("hit", options)
 		v := p.attach(control.AttachRequest{Topic: "hit", Kind: control.KindPublisher})
 		h := &vandal{t: t, p: p, v: v}
