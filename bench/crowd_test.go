@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hugebus/hugebus/bench/internal/crowd"
 	"github.com/hugebus/hugebus/bench/internal/server"
 )
 
@@ -76,6 +77,8 @@ func TestWrongFlagsOfCrowdsAreRefusedWithTheRemedy(t *testing.T) {
 		{"ingress --duration 0 --count 5", "--duration 0: an open loop is bounded by time"},
 		{"ingress --wait poll", "--wait: "},
 		{"push --clients 25001 --rate 1", "--clients 25001: use from 1 to 25000"},
+		{"ingress --pages 3KiB", "--pages: "},
+		{"ingress --raw-duration 0", "--raw-duration 0s: use more than 0"},
 		{"push --window 0", "--window 0: use from 1 to 16384"},
 		{"push --linger 2s", "--linger 2s: use from 0 to 1s"},
 		{"push --systems pigeons", `--systems "pigeons": use some of hugebus, nats, redis`},
@@ -85,5 +88,16 @@ func TestWrongFlagsOfCrowdsAreRefusedWithTheRemedy(t *testing.T) {
 		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", c.args, err, c.want)
 		}
+	}
+}
+
+func TestLoadsThatDescriptorsDoNotSufficeForAreLeftOut(t *testing.T) {
+	large := crowd.Shape{Connections: 1 << 40}
+	fit, notes, err := fitting([]crowd.Shape{{Connections: 1}, large})
+	if err != nil || len(fit) != 1 || len(notes) != 1 || !strings.Contains(notes[0], "Not measured: 1099511627776 connections need") {
+		t.Errorf("%v fit, %q, %v", fit, notes, err)
+	}
+	if _, _, err := fitting([]crowd.Shape{large}); err == nil || !strings.Contains(err.Error(), "raise it (ulimit -Hn") {
+		t.Errorf("nothing fits: %v", err)
 	}
 }

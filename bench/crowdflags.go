@@ -9,6 +9,7 @@ import (
 	"github.com/hugebus/hugebus/bench/internal/crowd"
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/ring"
+	"github.com/hugebus/hugebus/shm"
 )
 
 // crowdFlags are those of the subcommands with many TCP connections.
@@ -21,7 +22,6 @@ type crowdFlags struct {
 
 func (c *crowdFlags) register(cmd *cobra.Command, flag, size string, counts []int, rates []string, countHelp, rateHelp string) {
 	c.flag = flag
-	c.mode, c.read, c.write, c.limit, c.batches = "shared", "seq", "all", 1, []int{1} // means nothing here
 	f := cmd.Flags()
 	f.IntSliceVar(&c.counts, flag, counts, countHelp)
 	f.StringSliceVar(&c.rates, "rate", rates, rateHelp)
@@ -36,9 +36,15 @@ func (c *crowdFlags) register(cmd *cobra.Command, flag, size string, counts []in
 // loads checks the flags, and makes a shape of each number of connections and its rate. "max" is a rate only where flatOut says so.
 func (c *crowdFlags) loads(changed func(string) bool, flatOut bool) ([]crowd.Shape, client.TopicOptions, error) {
 	topic := client.TopicOptions{Pages: c.pages}
-	err := errors.Join(c.check(changed), c.checkWords())
+	err := c.check(changed)
 	if err != nil {
 		return nil, topic, err
+	}
+	if _, err := shm.ParsePages(c.pages); err != nil {
+		return nil, topic, fmt.Errorf("--pages: %w", err)
+	}
+	if c.rawTime <= 0 {
+		return nil, topic, fmt.Errorf("--raw-duration %v: use more than 0", c.rawTime)
 	}
 	if _, err := client.ParseWait(c.wait); err != nil {
 		return nil, topic, fmt.Errorf("--wait: %w", err)
