@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -215,8 +216,10 @@ func (c *conn) subscribe(b []byte, args []span, pattern bool) error {
 			c.s.denials.add("subscribe")
 			c.reply.failure(fmt.Sprintf("NOPERM %s may not subscribe to '%s': see subscribe= in --access", c.access.Name, name))
 		case len(c.channels)+len(c.patterns) >= c.s.cfg.MaxChannels:
+			text := fmt.Sprintf("%d channels and patterns, and that is the limit of a connection: raise --max-channels", c.s.cfg.MaxChannels)
+			c.s.warnings.Warn("channels", "a client wants too many channels", peerAttr(c), slog.String("error", text))
 			c.s.denials.add("channels")
-			c.reply.failure(fmt.Sprintf("ERR %d channels and patterns, and that is the limit of a connection: raise --max-channels", c.s.cfg.MaxChannels))
+			c.reply.failure("ERR " + text)
 		default:
 			if *mine == nil {
 				*mine = make(map[string]struct{})

@@ -28,6 +28,7 @@ const (
 	pipeline       = "pipeline"
 	handshake      = "handshake_failed"
 	tooMuchMemory  = "memory"
+	tooLarge       = "too_large"
 	refused        = "too_many_connections"
 	acceptFailed   = "accept_failed"
 )
@@ -109,6 +110,8 @@ func (c *conn) why(err error) string {
 		}
 	}
 	switch {
+	case errors.As(err, &protocol) && protocol.limit:
+		return tooLarge
 	case errors.As(err, &protocol):
 		return protocolBroken
 	case c.stopped.Load():

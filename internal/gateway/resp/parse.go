@@ -17,11 +17,21 @@ type span struct{ from, to int }
 func (s span) of(b []byte) []byte { return b[s.from:s.to:s.to] }
 
 // A protocolError ends a connection: what follows in its stream means nothing any more.
-type protocolError struct{ text string }
+type protocolError struct {
+	text  string
+	limit bool // a limit of Config was passed
+}
 
 func (e *protocolError) Error() string { return "Protocol error: " + e.text }
 
-func broken(format string, args ...any) error { return &protocolError{fmt.Sprintf(format, args...)} }
+func broken(format string, args ...any) error {
+	return &protocolError{text: fmt.Sprintf(format, args...)}
+}
+
+// above is broken for what is above a limit.
+func above(format string, args ...any) error {
+	return &protocolError{text: fmt.Sprintf(format, args...), limit: true}
+}
 
 // A parser cuts commands from a stream. It keeps nothing between calls but memory.
 type parser struct {
@@ -44,7 +54,7 @@ func (p *parser) next(b []byte) (args []span, used, need int, err error) {
 	case err != nil || at == 0:
 		return nil, 0, len(b) + 1, err
 	case count > p.maxArgs:
-		return nil, 0, 0, broken("%d arguments are above the limit of %d: raise --max-channels", count, p.maxArgs)
+		return nil, 0, 0, above("%d arguments are above the limit of %d: raise --max-channels", count, p.maxArgs)
 	}
 	p.args = p.args[:0]
 	for range count {
@@ -61,9 +71,9 @@ func (p *parser) next(b []byte) (args []span, used, need int, err error) {
 		case size < 0:
 			return nil, 0, 0, broken("an argument of length %d", size)
 		case size > p.maxBulk:
-			return nil, 0, 0, broken("an argument of %d bytes is above the limit of %d: raise --max-frame", size, p.maxBulk)
+			return nil, 0, 0, above("an argument of %d bytes is above the limit of %d: raise --max-frame", size, p.maxBulk)
 		case from+size > p.maxBulk+extra:
-			return nil, 0, 0, broken("a command of more than %d bytes: raise --max-frame, or send several", p.maxBulk+extra)
+			return nil, 0, 0, above("a command of more than %d bytes: raise --max-frame, or send several", p.maxBulk+extra)
 		case len(b) < from+size+2:
 			return nil, 0, from + size + 2, nil
 		case b[from+size] != '\r' || b[from+size+1] != '\n':
@@ -129,7 +139,7 @@ func (p *parser) inline(b []byte) (args []span, used, need int, err error) {
 			at++
 		}
 		if len(p.args) == p.maxArgs {
-			return nil, 0, 0, broken("more than %d arguments: raise --max-channels", p.maxArgs)
+			return nil, 0, 0, above("more than %d arguments: raise --max-channels", p.maxArgs)
 		}
 		p.args = append(p.args, span{from, at})
 	}

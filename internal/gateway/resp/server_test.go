@@ -195,7 +195,7 @@ func TestLimits(t *testing.T) {
 		t.Error("one connection too many")
 	}
 	s := r.Stats()
-	if s.Ends[refused] != 1 || s.Ends[protocolBroken] != 1 || s.Denials["channels"] != 1 || !strings.Contains(r.log.String(), "--max-conns") {
+	if s.Ends[refused] != 1 || s.Ends[tooLarge] != 1 || s.Denials["channels"] != 1 || !strings.Contains(r.log.String(), "--max-conns") || !strings.Contains(r.log.String(), "--max-frame") || !strings.Contains(r.log.String(), "--max-channels") {
 		t.Errorf("%+v", s)
 	}
 }
