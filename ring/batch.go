@@ -81,7 +81,7 @@ func (p *Publisher) commitBatch(payloads [][]byte) {
 			p.fill(to&p.mask, b)
 			next := to + frameSize(uint64(len(b)))
 			if newRun(to, next) {
-				p.prefetch(next)
+				p.prefetch(next, next-to)
 			}
 			to = next
 		}

@@ -45,7 +45,7 @@ func (p *Publisher) Claim(n int) (Claim, error) {
 	arch.StoreStore() // SYNC(tail): release, as in reserve
 	failpoint.Hit(FailAfterClaim)
 	if newRun(t, t+need) {
-		p.prefetch(t + need)
+		p.prefetch(t+need, need)
 	}
 	p.start, p.pad, p.size = t, 0, need
 	return p.hold(n), nil

@@ -97,9 +97,9 @@ func (s *Subscriber) PollBatch(limit int, fn func([]Frame) error) (int, error) {
 	if s.stream.hot() {
 		limit, late = s.pace(limit)
 	}
-	n, size := 0, s.stream.size
+	n, size, start := 0, s.stream.size, s.pos
 	var err error
-	for n < limit {
+	for n < limit && s.pos-start <= s.mask { // no more than a lap: a hostile publisher pads on and on in front of us
 		found, end, wrong := s.borrow(min(limit-n, BatchFrames))
 		frames := s.batch[:found]
 		if found != 0 {
@@ -110,10 +110,11 @@ func (s *Subscriber) PollBatch(limit int, fn func([]Frame) error) (int, error) {
 			err = wrong
 		}
 		n += taken
-		if end != s.pos {
-			s.advance(end, taken)
+		if end == s.pos {
+			break
 		}
-		if err != nil || found < BatchFrames {
+		s.advance(end, taken)
+		if err != nil {
 			break
 		}
 	}
@@ -136,14 +137,16 @@ func (s *Subscriber) pace(limit int) (most int, late bool) {
 }
 
 // borrow looks at up to limit frames from the cursor on, BatchFrames at most, and leaves them in s.batch. It returns
-// how many there are and where they end, and ErrCorrupt if what follows cannot be a frame.
+// how many there are and where they end, and ErrCorrupt if what follows cannot be a frame. It stops early where frames are
+// large, so that the cursor moves, and makes room, several times a lap.
 func (s *Subscriber) borrow(limit int) (n int, end uint64, err error) {
 	data, mask, key, pos := s.data, s.mask, s.key, s.pos
 	// Frames of a stream have the same header mostly. Then the next frame's address follows from a branch that
 	// is predicted, and its line is asked for without waiting for this one's. No header is like the first
 	// last: it would be as large as the ring.
 	last, size := header(0), mask+2
-	for n < limit {
+	most := pos + (mask+1)/8
+	for n < limit && int64(most-pos) > 0 {
 		off := pos & mask
 		// SYNC(commit): acquire
 		if data.word(off).Load() != stampOf(pos, key) {
@@ -157,9 +160,6 @@ func (s *Subscriber) borrow(limit int) (n int, end uint64, err error) {
 			if h.kind() == kindPadding {
 				pos += size
 				last, size = header(0), mask+2
-				if pos-s.pos > mask {
-					break // a whole lap: only a hostile publisher pads on and on in front of us
-				}
 				continue
 			}
 			last = h

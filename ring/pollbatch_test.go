@@ -60,6 +60,27 @@ func TestPollBatch(t *testing.T) {
 	})
 }
 
+// TestLargeFramesMakeRoomEarly: the cursor moves several times while a full ring is read.
+func TestLargeFramesMakeRoomEarly(t *testing.T) {
+	r := heap(t, Config{Capacity: 64 << 10})
+	p, s := publisher(t, r, 0), reliable(t, r, 0)
+	frames := fill(t, p, 2000)
+	var cursors []uint64
+	n, err := s.PollBatch(1000, func(frames []Frame) error {
+		cursors = append(cursors, r.subscribers[0].cursor.Load())
+		if p.Fits(2000) != (len(cursors) > 1) {
+			t.Errorf("call %d: room is %v", len(cursors), p.Fits(2000))
+		}
+		return nil
+	})
+	if n != frames || err != nil {
+		t.Fatalf("%d of %d frames, %v", n, frames, err)
+	}
+	if len(cursors) < 8 {
+		t.Errorf("the cursor moved to %d", cursors)
+	}
+}
+
 // TestBatchHandlerRefuses: an error refuses all of the call, those of an earlier call stay taken; ErrStop takes all.
 func TestBatchHandlerRefuses(t *testing.T) {
 	eachBatchReader(t, 64<<10, func(t *testing.T, p *Publisher, s *Subscriber) {

@@ -157,7 +157,7 @@ func (p *Publisher) reserve(need uint64) error {
 		failpoint.Hit(FailAfterClaim)
 		p.start, p.pad, p.size = t, pad, need
 		if newRun(t, end) {
-			p.prefetch(end)
+			p.prefetch(end, need)
 		}
 		return nil
 	}
@@ -166,9 +166,14 @@ func (p *Publisher) reserve(need uint64) error {
 // newRun reports whether a claim from t to end began a run.
 func newRun(t, end uint64) bool { return (t^end)&^(prefetchRun-1) != 0 }
 
-// prefetch asks for the lines of a later claim than that which ends at end.
-func (p *Publisher) prefetch(end uint64) {
-	arch.PrefetchWriteRun(p.data.word((end + prefetchAhead) & p.mask &^ (prefetchRun - 1)))
+// prefetch asks for the lines of a later claim than that which ends at end: where the fourth after it would begin if
+// all are of need bytes, or prefetchAhead, whichever is further.
+func (p *Publisher) prefetch(end, need uint64) {
+	ahead := uint64(prefetchAhead)
+	if need > ahead {
+		ahead = need * 4
+	}
+	arch.PrefetchWriteRun(p.data.word((end + ahead) & p.mask &^ (prefetchRun - 1)))
 }
 
 // refresh computes the limit again, and reports whether a claim of need bytes that
@@ -301,7 +306,7 @@ func (p *Publisher) TryPublish(payload []byte) error {
 	arch.StoreStore() // SYNC(tail): release, as in reserve
 	failpoint.Hit(FailAfterClaim)
 	if newRun(t, t+need) {
-		p.prefetch(t + need)
+		p.prefetch(t+need, need)
 	}
 	p.fill(off, payload)
 	failpoint.Hit(FailBeforeCommit)

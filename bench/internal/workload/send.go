@@ -153,7 +153,7 @@ func (s *sender) claim(seq, mark uint64) error {
 		return err
 	}
 	if sampled(seq) {
-		fillBody(c.Payload, seq)
+		fillBody(sample(c.Payload, s.end.params.SeqOnly), seq)
 	} else if !s.end.params.SeqOnly {
 		copy(c.Payload[MinPayload:], s.w.one[MinPayload:])
 	}
