@@ -44,6 +44,8 @@ type Config struct {
 	// GroupLinger is how long a group is kept whose last member died or left something
 	// unfinished; 0 means DefaultGroupLinger, negative not at all.
 	GroupLinger time.Duration
+	// joinPatience is for tests; 0 means the constant of that name.
+	joinPatience time.Duration
 	// Keeper says what outlives the broker; the zero value is nothing. It is not part of the file.
 	Keeper KeeperConfig
 	// AdoptGrace is how long clients of an earlier broker have to come back before those

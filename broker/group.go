@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"time"
@@ -135,11 +136,13 @@ func openError(topic, name string, err error) error {
 
 var errImpatient = errors.New("a publisher does not finish what takes nanoseconds: is it stopped? Let it go on (SIGCONT) or end it")
 
+// joinPatience bounds how long a group's opening waits for publishers that compute their limits, or that say so.
+const joinPatience = 5 * time.Second
+
 // patience is the wait between looks at a publisher that computes its limit. It ends by
 // an error after some seconds, or when the broker stops.
 func (b *Broker) patience() func() error {
-	const most = 5 * time.Second
-	looks, deadline := 0, time.Now().Add(most)
+	looks, deadline := 0, time.Now().Add(cmp.Or(b.config.joinPatience, joinPatience))
 	return func() error {
 		if looks++; looks < 100 {
 			runtime.Gosched()

@@ -32,7 +32,8 @@ func FuzzTopicMemory(f *testing.F) {
 		f.Add(slices.Concat(everything, one, everything))
 	}
 	options := TopicOptions{Capacity: 4096, Pages: "4KiB", Publishers: 3, Subscribers: 6, Groups: 2}
-	s := start(f, Config{Defaults: options, GroupLinger: time.Millisecond, StuckClaim: time.Millisecond})
+	// A publisher that says that it computes its limit holds up each opening of a group for joinPatience, and fuzzing has 10 s an input.
+	s := start(f, Config{Defaults: options, GroupLinger: time.Millisecond, StuckClaim: time.Millisecond, joinPatience: 20 * time.Millisecond})
 	safe := s.connect(f)
 	safe.create("safe", options)
 	_, pub := safe.publisher("safe")

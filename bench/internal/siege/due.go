@@ -24,7 +24,7 @@ func (d *director) due() error {
 			switch {
 			case b == d.broker && d.chance.random.IntN(2) == 0 && d.mayKillKeeper():
 				a = Action{Who: keeperName, Do: doKill}
-			case b == d.broker && d.chance.random.IntN(4) == 0:
+			case b == d.broker && d.chance.random.IntN(12) == 0:
 				a = Action{Who: keeperName, Do: doStop}
 			case !d.may(b, a.Do), d.chance.spares(b.armed):
 				continue
