@@ -102,7 +102,7 @@ func (p *Publisher) stampInner(at uint64, payloads [][]byte) uint64 {
 		off := at & mask
 		data.setPlain(off+offMeta, meta(uint32(len(b)), kindData, flagInner, source))
 		if p.fenced {
-			data.word(off).Store(stampOf(at, key)) // SYNC(commit): release
+			arch.StoreFence(data.word(off), stampOf(at, key)) // SYNC(commit): release
 		} else {
 			arch.StoreRelease(data.word(off), stampOf(at, key)) // SYNC(commit): release
 		}

@@ -63,7 +63,7 @@ func (r *Ring) join(cursor *atomic.Uint64, start Start, activate func(), wait fu
 	if err != nil {
 		return 0, err
 	}
-	cursor.Store(uint64(at))
+	arch.StoreFence(cursor, uint64(at))
 	failpoint.Hit(FailJoinCursor)
 	if activate != nil {
 		activate()
@@ -74,7 +74,7 @@ func (r *Ring) join(cursor *atomic.Uint64, start Start, activate func(), wait fu
 	}
 	at = r.firstFrame(at, start)
 	failpoint.Hit(FailJoinFound)
-	cursor.Store(uint64(at))
+	arch.StoreFence(cursor, uint64(at))
 	return at, nil
 }
 
@@ -84,7 +84,7 @@ func (r *Ring) join(cursor *atomic.Uint64, start Start, activate func(), wait fu
 // shows whether that can have been (docs/model/join.pml), and then we do it again.
 func (r *Ring) joinLatest(cursor *atomic.Uint64, activate func(), wait func() error) (Position, error) {
 	at := r.Tail()
-	cursor.Store(uint64(at))
+	arch.StoreFence(cursor, uint64(at))
 	if activate == nil {
 		return at, nil
 	}
@@ -94,7 +94,7 @@ func (r *Ring) joinLatest(cursor *atomic.Uint64, activate func(), wait func() er
 	for {
 		was := at
 		at = r.Tail()
-		cursor.Store(uint64(at))
+		arch.StoreFence(cursor, uint64(at))
 		failpoint.Hit(FailJoinRaised)
 		if r.Tail().Sub(was) <= int64(r.cfg.Capacity) {
 			return at, nil
@@ -133,7 +133,7 @@ func (r *Ring) raise(cursor *atomic.Uint64, at Position, wait func() error) (Pos
 			return at, nil
 		}
 		at = reach - Position(r.cfg.Capacity)
-		cursor.Store(uint64(at))
+		arch.StoreFence(cursor, uint64(at))
 		failpoint.Hit(FailJoinRaised)
 		if first {
 			continue

@@ -207,7 +207,7 @@ const streamed = 1 << 20
 // storeTail moves the tail of an exclusive ring, for a claim of need bytes.
 func (p *Publisher) storeTail(end, need uint64) {
 	if need >= streamed {
-		p.tail.Store(end) // a full fence: SYNC(tail) must hold for streaming stores too
+		arch.StoreFence(p.tail, end) // a full fence: SYNC(tail) must hold for streaming stores too
 		return
 	}
 	arch.StoreRelease(p.tail, end)
@@ -266,7 +266,7 @@ func (p *Publisher) stamp(at, meta uint64) {
 func (p *Publisher) commitStamp(off, at uint64) {
 	// SYNC(commit): release
 	if p.fenced {
-		p.data.word(off).Store(stampOf(at, p.key))
+		arch.StoreFence(p.data.word(off), stampOf(at, p.key))
 		return
 	}
 	arch.StoreRelease(p.data.word(off), stampOf(at, p.key))

@@ -182,7 +182,7 @@ func (s *Subscriber) Policy() Policy {
 // hosts without membarrier it is a full fence, as commits are.
 func (r *Ring) publish(word *atomic.Uint64, v uint64) {
 	if r.cfg.Fenced {
-		word.Store(v)
+		arch.StoreFence(word, v)
 		return
 	}
 	arch.StoreRelease(word, v)

@@ -3,6 +3,8 @@ package seqlock
 import (
 	"structs"
 	"sync/atomic"
+
+	"github.com/hugebus/hugebus/internal/arch"
 )
 
 // Counter in memory:
@@ -36,7 +38,7 @@ func Even(v uint64) bool { return v&1 == 0 }
 // A counter that is odd already (a writer died and nobody called Reset) stays odd and still changes.
 func (c *Counter) Begin() {
 	// SYNC(counter-begin): release. The stores that follow must not be seen by a reader that still sees the old value.
-	c.v.Store((c.v.Load() + 1) | 1)
+	arch.StoreFence(&c.v, (c.v.Load()+1)|1)
 }
 
 // End makes the counter even again: what it guards is whole. Writer only, after Begin. It is a full fence as well.

@@ -109,7 +109,7 @@ func TestCounterBeginIsAFullFence(t *testing.T) {
 			joiner.Go(func() {
 				for i := range rounds {
 					start.wait()
-					cursor.Store(1)
+					cursor.Swap(1) // as joining does, by arch.StoreFence
 					_, even := c.ReadBegin()
 					end.wait()
 					if even && !sawCursor[i] {

@@ -6,6 +6,7 @@
 //
 //   - StoreRelease: no load or store before it, in program order, becomes
 //     visible after it. It does not order a later load (no store-load fence).
+//   - StoreFence: a store that does.
 //   - StoreStore: stores before it become visible before stores after it.
 //   - LoadLoad: loads before it are done before loads after it.
 //
@@ -13,6 +14,14 @@
 // they are cheaper (amd64, arm64), and sync/atomic alone under the build tag
 // purego, under the race detector and on any other processor.
 package arch
+
+import "sync/atomic"
+
+// StoreFence stores v in *p, and no later load is done before it: a full fence.
+//
+// sync/atomic's Store is one as well, but not under the race detector, whose stores to memory that it does not watch, as
+// mappings are, are release stores; an exchange is one in every build, and costs the same on amd64.
+func StoreFence(p *atomic.Uint64, v uint64) { p.Swap(v) }
 
 const (
 	// CacheLine is the size in bytes of what cores exchange.

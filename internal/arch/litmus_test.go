@@ -115,8 +115,8 @@ func TestStoreBuffering(t *testing.T) {
 	if n := both(func(p *atomic.Uint64, v uint64) { p.Store(v) }); n != 0 {
 		t.Errorf("fenced stores: both sides missed the other's %d times", n)
 	}
-	if n := both(func(p *atomic.Uint64, v uint64) { p.Swap(v) }); n != 0 {
-		t.Errorf("exchanges: both sides missed the other's %d times", n)
+	if n := both(StoreFence); n != 0 {
+		t.Errorf("StoreFence: both sides missed the other's %d times", n)
 	}
 	n := both(StoreRelease)
 	t.Logf("release stores: both sides missed the other's %d of %d times (allowed)", n, rounds)
