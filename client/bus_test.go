@@ -344,6 +344,45 @@ func TestRunBatchReadsAllInOrder(t *testing.T) {
 	}
 }
 
+// TestAHandlerThatPanics: who recovers goes on, and the frame comes again.
+func TestAHandlerThatPanics(t *testing.T) {
+	c := newTopic(t, client.TopicOptions{})
+	s := subscriber(t, c, client.SubscriberOptions{})
+	g, err := c.Group(t.Context(), "t", "g", client.GroupOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := publisher(t, c).Publish(t.Context(), []byte("frame")); err != nil {
+		t.Fatal(err)
+	}
+	one := func(client.Frame) error { panic("handler") }
+	for name, call := range map[string]func(){
+		"Poll":       func() { _, _ = s.Poll(1, one) },
+		"PollBatch":  func() { _, _ = s.PollBatch(1, func([]client.Frame) error { panic("handler") }) },
+		"nil":        func() { _, _ = s.Poll(1, nil) },
+		"Group.Poll": func() { _, _ = g.Poll(1, one) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+	for name, poll := range map[string]func(int, func(client.Frame) error) (int, error){"Subscriber": s.Poll, "Group": g.Poll} {
+		got := ""
+		n, err := poll(1, func(f client.Frame) error { got = string(f.Payload); return nil })
+		if n != 1 || err != nil || got != "frame" {
+			t.Errorf("%s after a panic: %d, %v, %q", name, n, err, got)
+		}
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestUseFromItsOwnHandlerIsRefused(t *testing.T) {
 	c := newTopic(t, client.TopicOptions{})
 	s := subscriber(t, c, client.SubscriberOptions{})

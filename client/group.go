@@ -119,8 +119,8 @@ func (g *Group) Poll(limit int, fn func(Frame) error) (int, error) {
 	if err := g.guard.enter(); err != nil {
 		return 0, err
 	}
+	defer g.guard.exit() // also when the handler panics, and who called it recovers
 	if g.att.lost() {
-		g.guard.exit()
 		return 0, g.att.why()
 	}
 	g.fn, g.refused = fn, nil
@@ -131,7 +131,6 @@ func (g *Group) Poll(limit int, fn func(Frame) error) (int, error) {
 	} else if n == 0 && err == nil && g.att.removed() && !g.m.Ready() {
 		err = ErrTopicRemoved
 	}
-	g.guard.exit()
 	return n, hotError(err)
 }
 

@@ -187,8 +187,8 @@ func (s *Subscriber) poll(limit int, one func(Frame) error, many func([]Frame) e
 			return 0, err
 		}
 	}
+	defer s.guard.exit() // also when a handler panics, and who called it recovers
 	if s.att.lost() {
-		s.guard.exit()
 		return 0, s.att.why()
 	}
 	if many != nil {
@@ -199,7 +199,6 @@ func (s *Subscriber) poll(limit int, one func(Frame) error, many func([]Frame) e
 	if n == 0 && err == nil && s.att.removed() && !s.s.Ready() {
 		err = ErrTopicRemoved
 	}
-	s.guard.exit()
 	return n, hotError(err)
 }
 
