@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -181,6 +182,9 @@ type UnstickOptions struct {
 // answer within some seconds keeps its claim until it goes on: see Outcome and Remedy. ErrNotFound:
 // no claim of the publishers meant is held for so long. ErrRefused: it needs the right admin.
 func (c *Client) Unstick(ctx context.Context, topic string, o UnstickOptions) ([]UnstuckClaim, error) {
+	if o.PID < 0 || o.PID > math.MaxInt32 {
+		return nil, fmt.Errorf("client: %d is no process: give a number from 1 to %d, or 0 for any (--pid)", o.PID, math.MaxInt32)
+	}
 	var r control.UnstickReply
 	ask := control.UnstickRequest{Name: topic, Publisher: o.Publisher, PID: int32(o.PID)}
 	err := c.conn.request(ctx, control.OpUnstick, ask, &r)

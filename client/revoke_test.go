@@ -197,6 +197,11 @@ func TestUnstickRefusesWhatIsNotStuck(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
+	for _, pid := range []int{-1, 1<<32 + os.Getpid()} {
+		if _, err := c.Unstick(t.Context(), "t", client.UnstickOptions{PID: pid}); err == nil || !strings.Contains(err.Error(), "is no process: give a number from 1 to 2147483647") {
+			t.Errorf("process %d: %v", pid, err)
+		}
+	}
 	if _, err := c.Unstick(t.Context(), "none", client.UnstickOptions{}); !errors.Is(err, client.ErrNotFound) {
 		t.Error(err)
 	}

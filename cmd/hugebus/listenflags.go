@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"time"
 
@@ -55,7 +56,13 @@ func (f *listenFlags) addTLS(flags *pflag.FlagSet) {
 func (f *listenFlags) settings(cmd *cobra.Command) (door.Settings, error) {
 	s := door.Settings{
 		Delay: f.delay, QuickAck: f.quickAck, BusyPoll: f.busyPoll, ReusePort: f.reusePort, Backlog: f.backlog,
-		KeepAlive: f.keepAlive, FastOpen: f.fastOpen, IncomingCPU: max(f.cpu+1, 0),
+		KeepAlive: f.keepAlive, FastOpen: f.fastOpen,
+	}
+	if cmd.Flags().Changed("incoming-cpu") {
+		if f.cpu < 0 || f.cpu == math.MaxInt {
+			return s, usage(cmd, "--incoming-cpu is %d: give the number of a processor, from 0 on", f.cpu)
+		}
+		s.IncomingCPU = f.cpu + 1
 	}
 	for _, b := range []struct {
 		name, text string

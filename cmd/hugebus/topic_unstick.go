@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -45,8 +46,8 @@ It needs the right admin on the topic.`,
 				o.Publisher = &publisher
 			}
 			if cmd.Flags().Changed("pid") {
-				if pid <= 0 {
-					return usage(cmd, "--pid: %d is not a process", pid)
+				if pid <= 0 || pid > math.MaxInt32 {
+					return usage(cmd, "--pid: %d is not a process: give a number from 1 to %d", pid, math.MaxInt32)
 				}
 				o.PID = pid
 			}

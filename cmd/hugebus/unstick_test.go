@@ -18,6 +18,7 @@ func unstickScenario(w *world) {
 		{"topic unstick", 2, []string{"name of a topic is missing"}},
 		{"topic unstick orders --publisher -1", 2, []string{"--publisher: -1 is not a slot"}},
 		{"topic unstick orders --pid 0", 2, []string{"--pid: 0 is not a process"}},
+		{"topic unstick orders --pid 4294967303", 2, []string{"--pid: 4294967303 is not a process", "2147483647"}},
 		{"topic unstick orders", 1, []string{"no publisher has held a claim for longer than 50ms"}},
 		{"topic unstick orders --pid 7", 1, []string{"no publisher of process 7"}},
 		{"broker --stuck-claim 0s", 2, []string{"--stuck-claim: 0s is not above 0"}},

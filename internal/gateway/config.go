@@ -23,6 +23,8 @@ const (
 
 	DefaultHandshakeTimeout = 10 * time.Second // three round trips, over any path
 	maxDefaultLanes         = 8                // of a topic's 64 publisher slots
+	maxLanes                = 4096             // each has a read buffer; what a topic has slots for is less, and says so itself
+	maxAcceptors            = 1024             // each is a descriptor and a goroutine
 	minBufferSize           = 4 << 10          // bytes: less than this makes a read call for each few frames
 )
 
@@ -147,10 +149,10 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		err = errors.New("no NewLane: set it to a function that opens a publisher of the topic")
 	case c.Listener == nil && c.Listen == "":
 		err = errors.New("no address to listen on: give HOST:PORT, as in 127.0.0.1:7070 (port 0 takes a free one)")
-	case c.Lanes < 1:
-		err = fmt.Errorf("%d lanes: at least 1 is needed", c.Lanes)
-	case c.Acceptors < 1:
-		err = fmt.Errorf("%d acceptors: at least 1 is needed", c.Acceptors)
+	case c.Lanes < 1 || c.Lanes > maxLanes:
+		err = fmt.Errorf("%d lanes: give 1 to %d, or 0 for the default (--lanes)", c.Lanes, maxLanes)
+	case c.Acceptors < 1 || c.Acceptors > maxAcceptors:
+		err = fmt.Errorf("%d acceptors: give 1 to %d, or 0 for the default (--acceptors)", c.Acceptors, maxAcceptors)
 	case c.Acceptors > 1 && (c.Listener != nil || c.network() != "tcp"):
 		err = fmt.Errorf("%d acceptors: only an address of TCP can be shared", c.Acceptors)
 	case c.BufferSize < minBufferSize:

@@ -24,7 +24,11 @@ func TestConfigMistakesAreNamed(t *testing.T) {
 		{"no lane", func(c *Config) { c.NewLane = nil }, "gateway: no NewLane: set it to a function that opens a publisher of the topic"},
 		{"no address", func(c *Config) { c.Listen = "" },
 			"gateway: no address to listen on: give HOST:PORT, as in 127.0.0.1:7070 (port 0 takes a free one)"},
-		{"lanes", func(c *Config) { c.Lanes = -1 }, "gateway: -1 lanes: at least 1 is needed"},
+		{"lanes", func(c *Config) { c.Lanes = -1 }, "gateway: -1 lanes: give 1 to 4096, or 0 for the default (--lanes)"},
+		{"many lanes", func(c *Config) { c.Lanes = 100_000_000 }, "gateway: 100000000 lanes: give 1 to 4096, or 0 for the default (--lanes)"},
+		{"acceptors", func(c *Config) { c.Acceptors = 1025 }, "gateway: 1025 acceptors: give 1 to 1024, or 0 for the default (--acceptors)"},
+		{"backlog", func(c *Config) { c.Socket.Backlog = 1<<32 + 1 }, "gateway: --backlog is 4294967297: give at most 2147483647, or 0 for the kernel's choice"},
+
 		{"buffer", func(c *Config) { c.BufferSize = 100 }, "gateway: a read buffer of 100 bytes: at least 4096 are needed"},
 		{"budget", func(c *Config) { c.TurnBudget = -5 }, "gateway: a turn's budget of -5 bytes: at least 1 is needed"},
 		{"batch", func(c *Config) { c.BatchFrames = -1 }, "gateway: batches of -1 frames: at least 1 is needed"},

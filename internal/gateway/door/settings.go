@@ -3,8 +3,11 @@ package door
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,20 +28,48 @@ type Settings struct {
 	IncomingCPU int           // 1 + the processor whose connections this listener gets (SO_INCOMING_CPU); 0: any
 }
 
-// Check tells what is wrong with the settings.
+// Check tells what is wrong with the settings. The kernel takes their values as numbers of 32 bits.
 func (s Settings) Check() error {
 	for _, v := range []struct {
 		what  string
 		value int
 	}{
-		{"--recv-buffer", s.RecvBuffer}, {"--send-buffer", s.SendBuffer}, {"--backlog", s.Backlog},
-		{"--fast-open", s.FastOpen}, {"--busy-poll", int(s.BusyPoll)}, {"--incoming-cpu", s.IncomingCPU},
+		{"--recv-buffer", s.RecvBuffer}, {"--send-buffer", s.SendBuffer}, {"--backlog", s.Backlog}, {"--fast-open", s.FastOpen},
 	} {
-		if v.value < 0 {
+		switch {
+		case v.value < 0:
 			return fmt.Errorf("%s is %d: give a positive number, or 0 for the kernel's choice", v.what, v.value)
+		case v.value > math.MaxInt32:
+			return fmt.Errorf("%s is %d: give at most %d, or 0 for the kernel's choice", v.what, v.value, math.MaxInt32)
 		}
 	}
+	const longest = time.Duration(math.MaxInt32) * time.Microsecond
+	switch {
+	case s.BusyPoll < 0:
+		return fmt.Errorf("--busy-poll is %v: give a positive duration, or 0 for the kernel's choice", s.BusyPoll)
+	case s.BusyPoll > longest:
+		return fmt.Errorf("--busy-poll is %v: give at most %v, or 0 for the kernel's choice", s.BusyPoll, longest)
+	case s.BusyPoll > 0 && s.BusyPoll < time.Microsecond:
+		return fmt.Errorf("--busy-poll is %v: give at least 1µs, or 0 for the kernel's choice", s.BusyPoll)
+	case s.IncomingCPU < 0:
+		return fmt.Errorf("--incoming-cpu is %d: give the number of a processor, from 0 on", s.IncomingCPU-1)
+	}
+	if last := lastCPU(); s.IncomingCPU-1 > last {
+		return fmt.Errorf("--incoming-cpu is %d: the processors of this host are 0 to %d", s.IncomingCPU-1, last)
+	}
 	return nil
+}
+
+// lastCPU is the highest number that a processor of this host can have: what the kernel says ("0-3"), or what it could say at most.
+func lastCPU() int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/possible")
+	if err == nil {
+		list := strings.TrimSpace(string(text))
+		if n, err := strconv.Atoi(list[strings.LastIndexAny(list, "-,")+1:]); err == nil {
+			return n
+		}
+	}
+	return 1<<13 - 1 // CONFIG_NR_CPUS is no larger
 }
 
 // option is one socket option that is to be set.

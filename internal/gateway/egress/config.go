@@ -23,6 +23,7 @@ const (
 	DefaultDrainTimeout = 5 * time.Second  // for what waits when the egress stops
 	DefaultHandshake    = 10 * time.Second // of TLS
 	maxDefaultWriters   = 8
+	maxWriters          = 1024 // each is a goroutine that every frame is handed to
 	pollLimit           = 256 // frames: enough to make a poll cheap, few enough that the topic's room comes back
 )
 
@@ -65,7 +66,7 @@ type Config struct {
 	// History is how many bytes of what was sent a new client is sent first, in whole batches (default: none).
 	History int
 
-	// Writers is how many goroutines send (default: GOMAXPROCS, at most 8).
+	// Writers is how many goroutines send (default: GOMAXPROCS, at most 8; never more than 1024).
 	Writers int
 
 	// MaxConns and MaxConnsPerAddr are how many connections may be open, in all (default: DefaultMaxConns; negative: no
@@ -120,8 +121,8 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		err = fmt.Errorf("a history of %d bytes: give at most half of the lag that a client may have (--max-lag %d)", c.History, c.MaxLag)
 	case c.Linger < 0:
 		err = fmt.Errorf("a linger time of %v: give a positive duration, or 0 for none (--linger)", c.Linger)
-	case c.Writers < 1:
-		err = fmt.Errorf("%d writers: at least 1 is needed", c.Writers)
+	case c.Writers < 1 || c.Writers > maxWriters:
+		err = fmt.Errorf("%d writers: give 1 to %d, or 0 for as many as there are processors, at most %d (--writers)", c.Writers, maxWriters, maxDefaultWriters)
 	default:
 		err = c.Socket.Check()
 	}
