@@ -76,6 +76,15 @@ func newLane(att *attachment, how Wait) (*Lane, error) {
 // MaxPayload is the largest payload of the topic, in bytes.
 func (l *Lane) MaxPayload() int { return l.p.MaxPayload() }
 
+// Err is why the lane is of no use any more (ErrTopicRemoved, ErrDetached, ErrClaimRevoked), or nil. It does not tell that Close was
+// called. Any goroutine may call it, also after Close.
+func (l *Lane) Err() error {
+	if l.ended.Load() == notEnded {
+		return nil
+	}
+	return l.att.why()
+}
+
 // TryPublish copies payload into the topic as one frame, without waiting and without
 // allocating. ErrBackpressure: the topic is full. ErrTooLarge: a *TooLargeError.
 func (l *Lane) TryPublish(payload []byte) error {

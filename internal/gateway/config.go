@@ -39,7 +39,8 @@ type Publisher interface {
 	MaxPayload() int
 }
 
-// A Lane is a Publisher of one worker: one publisher slot of the topic.
+// A Lane is a Publisher of one worker: one publisher slot of the topic. If it has a method Err() error, as *client.Lane has,
+// the ingress ends as soon as that is not nil, before it reads what it could not publish.
 type Lane interface {
 	Publisher
 

@@ -250,7 +250,7 @@ func TestDatagramConfigMistakesAreNamed(t *testing.T) {
 		"an idle time-out with datagrams":  func(c *Config) { c.IdleTimeout = 1 },
 		"missing port in address":          func(c *Config) { c.Listen = "udp://here" },
 		"only an address of TCP":           func(c *Config) { c.Listen, c.Acceptors = "unix:///x", 2 },
-		"-1 acceptors: give 1 to":         func(c *Config) { c.Listen, c.Acceptors = ":0", -1 },
+		"-1 acceptors: give 1 to":          func(c *Config) { c.Listen, c.Acceptors = ":0", -1 },
 		"--busy-poll is -1ns: give a posi": func(c *Config) { c.Socket = door.Settings{BusyPoll: -1} },
 	} {
 		cfg := Config{NewLane: newTopic(100).newLane}

@@ -33,6 +33,7 @@ type topic struct {
 	opened  int           // lanes
 	closed  int
 	fail    error // what PublishBatch returns
+	over    error // what Err of the lanes returns
 }
 
 func newTopic(maxPayload int) *topic {
@@ -51,6 +52,12 @@ func (tp *topic) newLane(context.Context) (Lane, error) {
 	defer tp.mu.Unlock()
 	tp.opened++
 	return &lane{topic: tp}, nil
+}
+
+func (l *lane) Err() error {
+	l.topic.mu.Lock()
+	defer l.topic.mu.Unlock()
+	return l.topic.over
 }
 
 func (l *lane) MaxPayload() int { return l.topic.maxPayload }

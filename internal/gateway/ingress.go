@@ -145,10 +145,7 @@ func (in *Ingress) Serve(ctx context.Context) error {
 	for _, e := range in.entrances {
 		entering.Go(e.run)
 	}
-	select {
-	case <-ctx.Done():
-	case <-in.hard.Done():
-	}
+	in.untilOver(ctx)
 	in.stop()
 	if in.cfg.DrainTimeout > 0 {
 		timer := time.AfterFunc(in.cfg.DrainTimeout, in.Abort)
@@ -158,6 +155,27 @@ func (in *Ingress) Serve(ctx context.Context) error {
 	in.serving.Wait()
 	in.giveUp(nil)
 	return errors.Join(in.result(), closeLanes(in.lanes))
+}
+
+// untilOver waits until the ingress is to stop: it is told to, or it fails. A topic that has gone is noticed without a frame
+// for it.
+func (in *Ingress) untilOver(ctx context.Context) {
+	look := time.NewTicker(laneLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.hard.Done():
+			return
+		case <-look.C:
+			for _, lane := range in.lanes {
+				if err := laneOver(lane); err != nil {
+					in.failPublishing(err)
+				}
+			}
+		}
+	}
 }
 
 // stop makes every entrance and every connection read what it has and end.

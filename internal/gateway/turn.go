@@ -78,6 +78,11 @@ func (c *conn) note(waited time.Duration, bytesCame, framesCame bool) {
 func (c *conn) turn(w *worker) verdict {
 	left := c.in.cfg.TurnBudget
 	for left > 0 {
+		if err := laneOver(w.lane); err != nil { // what is not read is not lost by us: the sender sees that it has not arrived
+			c.in.failPublishing(err)
+			c.abandon()
+			return over
+		}
 		dst := c.bytes.room(w.buf, c.need)
 		dst = dst[:min(len(dst), left)]
 		if c.in.stopping.Load() {

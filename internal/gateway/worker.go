@@ -48,6 +48,17 @@ func (t *traffic) addBatch(frames, bytes int, took time.Duration) {
 	t.publishTimes.Time(took)
 }
 
+// laneLook is how often lanes are asked whether they are over, while nothing is published on them.
+const laneLook = 200 * time.Millisecond
+
+// laneOver is why a lane is of no use any more, or nil. Lanes that cannot tell say so when something is published.
+func laneOver(lane Lane) error {
+	if l, ok := lane.(interface{ Err() error }); ok {
+		return l.Err()
+	}
+	return nil
+}
+
 // closeLanes closes all of the lanes, and returns the errors that this made.
 func closeLanes(lanes []Lane) error {
 	var errs []error

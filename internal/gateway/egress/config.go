@@ -24,7 +24,7 @@ const (
 	DefaultHandshake    = 10 * time.Second // of TLS
 	maxDefaultWriters   = 8
 	maxWriters          = 1024 // each is a goroutine that every frame is handed to
-	pollLimit           = 256 // frames: enough to make a poll cheap, few enough that the topic's room comes back
+	pollLimit           = 256  // frames: enough to make a poll cheap, few enough that the topic's room comes back
 )
 
 // A Source is a subscription; *client.Subscriber is one. Its methods are called by one goroutine, but for Close.
