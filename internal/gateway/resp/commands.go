@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -55,6 +56,9 @@ func (c *conn) dispatch(b []byte, args []span) error {
 		return nil
 	}
 	c.publishPending() // replies keep their order
+	if isHTTP(string(word), b, args) {
+		return errForeign
+	}
 	switch string(word) {
 	case "HELLO":
 		c.hello(b, args)
@@ -95,6 +99,18 @@ func (c *conn) dispatch(b []byte, args []span) error {
 	}
 	c.other(string(word), b, args)
 	return nil
+}
+
+// isHTTP says whether this is a line of an HTTP request: then what follows, such as a body that reads like a command, is a browser's
+// that somebody has sent here, and must not be executed.
+func isHTTP(word string, b []byte, args []span) bool {
+	switch word {
+	case "POST", "HOST:":
+		return true
+	case "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE":
+		return len(args) == 3 && bytes.HasPrefix(args[2].of(b), []byte("HTTP/"))
+	}
+	return false
 }
 
 // listening says whether this is a RESP2 connection that has subscribed: there, what is pushed cannot be told from replies.

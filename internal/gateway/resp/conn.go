@@ -29,6 +29,7 @@ const (
 	handshake      = "handshake_failed"
 	tooMuchMemory  = "memory"
 	tooLarge       = "too_large"
+	crossProtocol  = "cross_protocol"
 	refused        = "too_many_connections"
 	acceptFailed   = "accept_failed"
 )
@@ -39,6 +40,7 @@ var (
 	errNoAuth   = errors.New("the client has not said who it is (AUTH, or HELLO's AUTH) within --handshake-timeout")
 	errRests    = errors.New("commands that have not come whole hold as much memory as --max-memory allows for all clients together: raise it, or lower --max-frame or --max-conns")
 	errPipeline = errors.New("more commands than --max-pipeline wait for their replies to be read: read them, or raise --max-pipeline")
+	errForeign  = errors.New("the client speaks HTTP: it may be a browser that a page has sent here to have commands executed, and nothing more of it is")
 	errQuit     = errors.New("quit")
 )
 
@@ -103,7 +105,7 @@ func (c *conn) why(err error) string {
 	}{
 		{outbox.ErrSlow, tooSlow}, {ErrMemory, tooSlow}, {outbox.ErrWriteTimeout, writeTimeout}, {errIdle, idleTimeout}, {errPartial, partialTimeout},
 		{errPipeline, pipeline}, {errQuit, endOfStream}, {io.EOF, endOfStream}, {errHandshake, handshake},
-		{errNoAuth, handshake}, {errRests, tooMuchMemory},
+		{errNoAuth, handshake}, {errRests, tooMuchMemory}, {errForeign, crossProtocol},
 	} {
 		if errors.Is(err, r.err) {
 			return r.name

@@ -9,6 +9,8 @@ const (
 	extra      = 1 << 20  // bytes of a command beyond one argument of the largest size: names of channels
 	maxInline  = 64 << 10 // bytes of a command that is a line
 	maxNumeral = 20       // bytes of a number's line
+
+	tlsHandshake = 0x16 // the first byte that a TLS client sends
 )
 
 // span is a part of the parsed bytes: b[from:to].
@@ -46,7 +48,13 @@ func (p *parser) next(b []byte) (args []span, used, need int, err error) {
 	if len(b) == 0 {
 		return nil, 0, 1, nil
 	}
-	if b[0] != '*' {
+	switch {
+	case b[0] == '*':
+	case b[0] == tlsHandshake:
+		return nil, 0, 0, broken("this looks like TLS, and the gateway has none here: give it --tls-cert and --tls-key, or let the client do without")
+	case b[0] > '~' || b[0] < ' ' && b[0] != '\r' && b[0] != '\n' && b[0] != '\t':
+		return nil, 0, 0, broken("no command begins with %q", b[:1])
+	default:
 		return p.inline(b)
 	}
 	count, at, err := number(b, 1)
