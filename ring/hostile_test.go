@@ -61,3 +61,20 @@ func TestTailMovedFarDuringRepair(t *testing.T) {
 		}
 	})
 }
+
+// TestJoinAtALimitThatIsNoPosition: a publisher's limit is a word that a peer writes, and who joins goes where it says.
+func TestJoinAtALimitThatIsNoPosition(t *testing.T) {
+	r := heap(t, small(0))
+	p := publisher(t, r, 0)
+	for range 2 {
+		must(t, p.TryPublish(nil))
+	}
+	r.publishers[0].limit.Store(2*CellSize + MinCapacity - 39)
+	s := subscriber(t, r, 0, SubscriberConfig{Policy: Reliable}, Earliest())
+	if s.Position() != CellSize {
+		t.Errorf("joined at %d, want %d", s.Position(), CellSize)
+	}
+	if got := drain(t, s); len(got) != 1 {
+		t.Errorf("%d frames, want the second", len(got))
+	}
+}

@@ -248,7 +248,7 @@ func (r *Ring) limitOf(i int, wait func() error) (Position, error) {
 	p := &r.publishers[i]
 	for {
 		if v, ok := p.counter.ReadBegin(); ok { // SYNC(join-limit): acquire
-			limit := Position(p.limit.Load())
+			limit := Position(p.limit.Load() &^ (CellSize - 1)) // as Tail does
 			if !p.counter.ReadRetry(v) {
 				return limit, nil
 			}
