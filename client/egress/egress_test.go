@@ -6,63 +6,36 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/hugebus/hugebus/broker"
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/client/egress"
+	"github.com/hugebus/hugebus/internal/bustest"
 	"github.com/hugebus/hugebus/internal/keeper/keepertest"
 )
 
 func TestMain(m *testing.M) { keepertest.Main(m) }
 
-// connect makes a broker in this process, and a client of it.
-func connect(t *testing.T) *client.Client {
-	t.Helper()
-	quiet := slog.New(slog.DiscardHandler)
-	b, err := broker.New(broker.Config{Socket: filepath.Join(t.TempDir(), "h.sock"), Logger: quiet, Defaults: broker.TopicOptions{Capacity: 1 << 20}})
-	check(t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- b.Serve(ctx) }()
-	bus, err := client.Dial(t.Context(), client.Options{Socket: b.Addr(), Logger: quiet})
-	check(t, err)
-	t.Cleanup(func() {
-		check(t, bus.Close())
-		stop()
-		check(t, <-served)
-	})
-	return bus
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func subscribers(t *testing.T, bus *client.Client) int {
 	t.Helper()
 	info, err := bus.Topic(t.Context(), "ticks")
-	check(t, err)
+	bustest.Check(t, err)
 	return info.SubscriberCount
 }
 
 // TestWhatIsPublishedIsSent serves one client, and leaves no subscription behind, whichever way it ends.
 func TestWhatIsPublishedIsSent(t *testing.T) {
-	bus := connect(t)
+	bus := bustest.Connect(t)
 	pub, err := bus.Publisher(t.Context(), "ticks", client.PublisherOptions{})
-	check(t, err)
+	bustest.Check(t, err)
 	config := egress.Config{Listen: "127.0.0.1:0", Codec: "line", Logger: slog.New(slog.DiscardHandler)}
 	unserved, err := egress.New(t.Context(), bus, "ticks", egress.Options{}, config)
-	check(t, err)
+	bustest.Check(t, err)
 	if n := subscribers(t, bus); n != 1 {
 		t.Errorf("%d subscribers", n)
 	}
-	check(t, unserved.Close())
+	bustest.Check(t, unserved.Close())
 	taken := config
 	if taken.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -75,14 +48,14 @@ func TestWhatIsPublishedIsSent(t *testing.T) {
 		t.Errorf("the listener is left open: %v", err)
 	}
 	e, err := egress.New(t.Context(), bus, "ticks", egress.Options{}, config)
-	check(t, err)
+	bustest.Check(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- e.Serve(ctx) }()
 	conn, err := net.Dial("tcp", e.Addr().String())
-	check(t, err)
+	bustest.Check(t, err)
 	defer conn.Close()
-	check(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+	bustest.Check(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	for e.Stats().Open == 0 {
 		time.Sleep(time.Millisecond)
 	}
@@ -92,7 +65,7 @@ func TestWhatIsPublishedIsSent(t *testing.T) {
 		lines <- line
 	}()
 	for got := ""; got == ""; { // the client is served some moment after it was counted
-		check(t, pub.Publish(t.Context(), []byte("tick")))
+		bustest.Check(t, pub.Publish(t.Context(), []byte("tick")))
 		select {
 		case got = <-lines:
 			if got != "tick\n" {
@@ -102,9 +75,9 @@ func TestWhatIsPublishedIsSent(t *testing.T) {
 		}
 	}
 	stop()
-	check(t, <-served)
+	bustest.Check(t, <-served)
 	if n := subscribers(t, bus); n != 0 {
 		t.Errorf("%d subscribers", n)
 	}
-	check(t, pub.Close())
+	bustest.Check(t, pub.Close())
 }

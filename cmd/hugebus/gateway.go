@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/hugebus/hugebus/client/resp"
 	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/gateway/door"
-	"github.com/hugebus/hugebus/internal/metrics"
 )
 
 type gatewayFlags struct {
@@ -135,17 +133,11 @@ func (a *app) gateway(cmd *cobra.Command, f gatewayFlags) error {
 	if err != nil {
 		return stopped(e, err)
 	}
-	if f.metrics != "" {
-		figures, err := metrics.Serve(f.metrics, config.Logger, gw)
-		if err != nil {
-			return errors.Join(err, gw.Close())
-		}
-		defer func() { _ = figures.Close() }()
-		config.Logger.Info("figures", "address", figures.Addr().String())
+	end, err := a.announce(gw, f.metrics, config.Logger)
+	if err != nil {
+		return err
 	}
-	if err := a.print(gw.Addr().String() + "\n"); err != nil {
-		return errors.Join(err, gw.Close())
-	}
+	defer end()
 	err = gw.Serve(e.stop)
 	s := gw.Stats()
 	a.say("gateway: %d commands from %d connections, %d frames published, %d messages delivered", s.Commands, s.Accepted, s.Published, s.Delivered)

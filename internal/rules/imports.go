@@ -18,6 +18,7 @@ var layers = [][]string{
 	{"internal/keeper"},
 	{"internal/keeper/keepertest"},
 	{"client", "broker"}, // which do not import each other: side by side
+	{"internal/bustest"},
 	{"client/ingress", "client/egress", "client/resp"},
 	{"internal/chaos/...", "internal/demo/...", "internal/doctor/..."},
 	{"cmd/...", "bench/...", "examples/..."},
@@ -45,7 +46,7 @@ var pure = []string{"ring", "seqlock", "internal/arch"}
 var worldly = []string{"net", "syscall", "os/exec", "os/signal", "io/ioutil", "database", "plugin"}
 
 // testOnly are the packages that only tests import, and each other.
-var testOnly = map[string]bool{"internal/testutil": true, "internal/rules": true, "internal/keeper/keepertest": true}
+var testOnly = map[string]bool{"internal/testutil": true, "internal/rules": true, "internal/keeper/keepertest": true, "internal/bustest": true}
 
 func layerOf(pkg string) (layer int, family string, ok bool) {
 	for i, names := range layers {

@@ -56,7 +56,7 @@ func (c *client) serve() {
 	default:
 		c.e.warnings.Warn(why, "connection closed", attrs...)
 	}
-	c.e.ends.add(why)  // after the line: who sees the one finds the other
+	c.e.ends.Add(why)  // after the line: who sees the one finds the other
 	_ = c.conn.Close() // an error of close has no remedy
 }
 

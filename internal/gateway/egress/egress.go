@@ -47,7 +47,7 @@ type Egress struct {
 	missed      atomic.Uint64 // bytes of positions
 	unsendable  atomic.Uint64
 	unsentBytes atomic.Uint64
-	ends        counters
+	ends        door.Counters
 }
 
 // New listens. Connections wait in the listen queue until Serve. If there is an error nothing is left open, a Listener that
@@ -150,7 +150,7 @@ func (e *Egress) Close() error {
 
 // accept takes connections until the egress stops.
 func (e *Egress) accept() error {
-	retry := &door.Retry{Log: e.warnings, Fail: func() { e.ends.add(door.AcceptFailed) }, Stop: e.ctx.Done()}
+	retry := &door.Retry{Log: e.warnings, Fail: func() { e.ends.Add(door.AcceptFailed) }, Stop: e.ctx.Done()}
 	return door.Accept(e.listener, retry, func() bool { return e.ctx.Err() != nil }, e.admit)
 }
 
@@ -159,7 +159,7 @@ func (e *Egress) admit(nc net.Conn) {
 	e.accepted.Add(1)
 	if err := e.limits.Enter(nc.RemoteAddr()); err != nil {
 		e.warnings.Warn(refused, "connection refused", slog.Any("error", err), slog.String("peer", peerName(nc)))
-		e.ends.add(refused)
+		e.ends.Add(refused)
 		_ = nc.Close() // it is refused either way
 		return
 	}

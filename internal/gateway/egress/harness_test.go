@@ -178,7 +178,7 @@ func (r *rig) settle() {
 			w.mu.Unlock()
 		}
 		ended := uint64(0)
-		for _, n := range r.ends.all() {
+		for _, n := range r.ends.All() {
 			ended += n
 		}
 		r.mu.Lock()

@@ -2,9 +2,7 @@ package egress
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,27 +10,6 @@ import (
 )
 
 var _ prometheus.Collector = (*Egress)(nil)
-
-// counters count by name. The zero value is ready.
-type counters struct {
-	mu sync.Mutex
-	by map[string]uint64
-}
-
-func (c *counters) add(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.by == nil {
-		c.by = make(map[string]uint64)
-	}
-	c.by[name]++
-}
-
-func (c *counters) all() map[string]uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.by)
-}
 
 // Stats are the figures of an Egress since it was made. They are read one after the other while it works.
 type Stats struct {
@@ -70,7 +47,7 @@ func (e *Egress) Stats() Stats {
 		Open: e.limits.Open(), Accepted: e.accepted.Load(), Read: e.read1.Load(), Missed: e.missed.Load(), Unsendable: e.unsendable.Load(),
 		Writes: e.shared.Writes.Load(), Written: e.shared.Bytes.Load(), Waiting: int(e.shared.Waiting.Load()),
 		Queued: e.shared.Queued.Load(), BlockBytes: e.shared.Blocks.Live(), Skips: e.shared.Skips.Load(),
-		SkippedFrames: e.shared.SkippedFrames.Load(), SkippedBytes: e.shared.SkippedBytes.Load(), Unsent: e.unsentBytes.Load(), Ends: e.ends.all(),
+		SkippedFrames: e.shared.SkippedFrames.Load(), SkippedBytes: e.shared.SkippedBytes.Load(), Unsent: e.unsentBytes.Load(), Ends: e.ends.All(),
 		Queue: door.QueueOf(e.listener),
 	}
 	for _, w := range e.writers {

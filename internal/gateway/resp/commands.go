@@ -181,7 +181,7 @@ func (c *conn) publish(b []byte, args []span) {
 // frame is what PUBLISH publishes, and where. Errors are as the client gets them.
 func (c *conn) frame(b []byte, args []span, channel []byte) (o *outlet, frame []byte, err error) {
 	if c.access != door.Everything && !c.access.MayPublish(string(channel)) {
-		c.s.denials.add("publish")
+		c.s.denials.Add("publish")
 		return nil, nil, fmt.Errorf("NOPERM %s may not publish to channel '%s': see publish= in --access", c.access.Name, channel)
 	}
 	if p := &c.pending; p.outlet != nil && (c.s.cfg.Topic != "" || p.outlet.topic == string(channel)) {
@@ -229,12 +229,12 @@ func (c *conn) subscribe(b []byte, args []span, pattern bool) error {
 		case again:
 			c.confirm(word, name)
 		case c.access != door.Everything && !c.access.MaySubscribe(name):
-			c.s.denials.add("subscribe")
+			c.s.denials.Add("subscribe")
 			c.reply.failure(fmt.Sprintf("NOPERM %s may not subscribe to '%s': see subscribe= in --access", c.access.Name, name))
 		case len(c.channels)+len(c.patterns) >= c.s.cfg.MaxChannels:
 			text := fmt.Sprintf("%d channels and patterns, and that is the limit of a connection: raise --max-channels", c.s.cfg.MaxChannels)
 			c.s.warnings.Warn("channels", "a client wants too many channels", peerAttr(c), slog.String("error", text))
-			c.s.denials.add("channels")
+			c.s.denials.Add("channels")
 			c.reply.failure("ERR " + text)
 		default:
 			if *mine == nil {

@@ -31,7 +31,6 @@ const (
 	tooLarge       = "too_large"
 	crossProtocol  = "cross_protocol"
 	refused        = "too_many_connections"
-	acceptFailed   = "accept_failed"
 )
 
 var (
@@ -89,7 +88,7 @@ func (c *conn) serve() {
 	} else {
 		c.s.warnings.Warn(why, "connection closed", append(attrs, slog.Any("error", err))...)
 	}
-	c.s.ends.add(why) // after the line: who sees the one finds the other
+	c.s.ends.Add(why) // after the line: who sees the one finds the other
 	if c.out != nil {
 		c.out.Close()
 	}

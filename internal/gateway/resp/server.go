@@ -56,8 +56,8 @@ type Server struct {
 	missed    atomic.Uint64 // bytes of positions
 	rests     atomic.Int64  // bytes of memory with beginnings of commands
 	malformed atomic.Uint64
-	ends      counters
-	denials   counters
+	ends      door.Counters
+	denials   door.Counters
 }
 
 // New listens. Connections wait in the listen queue until Serve. If there is an error nothing is left open, a Listener that
@@ -155,26 +155,8 @@ func (s *Server) closeConns() {
 
 // accept takes connections until the server stops.
 func (s *Server) accept() error {
-	const minPause, maxPause = 5 * time.Millisecond, time.Second
-	wait := minPause
-	for {
-		nc, err := s.listener.Accept()
-		switch {
-		case err == nil:
-			wait = minPause
-			s.admit(nc)
-		case s.ctx.Err() != nil:
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("the listener on %s was closed by somebody else: %w", s.Addr(), err)
-		default:
-			s.warnings.Warn(acceptFailed, "accept failed, trying again", slog.Any("error", err), slog.Duration("pause", wait),
-				slog.String("remedy", door.AcceptRemedy(err)))
-			s.ends.add(acceptFailed)
-			door.Pause(s.ctx.Done(), wait)
-			wait = min(2*wait, maxPause)
-		}
-	}
+	retry := &door.Retry{Log: s.warnings, Fail: func() { s.ends.Add(door.AcceptFailed) }, Stop: s.ctx.Done()}
+	return door.Accept(s.listener, retry, func() bool { return s.ctx.Err() != nil }, s.admit)
 }
 
 // admit starts to serve a client, or closes the connection if there are too many.
@@ -182,7 +164,7 @@ func (s *Server) admit(nc net.Conn) {
 	number := s.accepted.Add(1)
 	if err := s.limits.Enter(nc.RemoteAddr()); err != nil {
 		s.warnings.Warn(refused, "connection refused", slog.Any("error", err), slog.String("peer", nc.RemoteAddr().String()))
-		s.ends.add(refused)
+		s.ends.Add(refused)
 		_ = nc.Close() // it is refused either way
 		return
 	}

@@ -86,7 +86,7 @@ func (c *conn) login(user, token string) bool {
 	access := c.s.cfg.Rules.Token(user, token)
 	if access == nil {
 		c.s.warnings.Warn("wrong_token", "a client does not know the token that it needs", peerAttr(c))
-		c.s.denials.add("auth")
+		c.s.denials.Add("auth")
 		c.reply.failure("WRONGPASS invalid username-password pair or user is disabled.")
 		return false
 	}
