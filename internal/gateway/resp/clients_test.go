@@ -92,7 +92,8 @@ const { createClient } = require("redis");
 })();
 `
 
-// TestNodeRedis runs node's redis package unchanged. It needs both: `npm install redis`, and NODE_PATH naming that node_modules.
+// TestNodeRedis runs node's redis package unchanged. It needs both: `npm install redis`, and NODE_PATH naming that node_modules,
+// or, as in CI, Debian's node-redis and NODE_PATH=/usr/share/nodejs.
 func TestNodeRedis(t *testing.T) {
 	if err := tool(t, "node", "-e", `require("redis")`).Run(); err != nil {
 		t.Skip("SKIPPED: node has no redis package: npm install redis, and set NODE_PATH to that node_modules")
