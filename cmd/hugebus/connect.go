@@ -119,6 +119,13 @@ func (a *app) completeTopics(cmd *cobra.Command, args []string, _ string) ([]str
 	return a.topicNames(cmd), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeTopic completes a flag that names a topic.
+func (a *app) completeTopic(cmd *cobra.Command, flag string) {
+	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.topicNames(cmd), cobra.ShellCompDirectiveNoFileComp
+	}))
+}
+
 func (a *app) topicNames(cmd *cobra.Command) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
 	defer cancel()

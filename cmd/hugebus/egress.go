@@ -69,9 +69,7 @@ SIGTERM and Ctrl-C: it accepts no more, lets clients take what waits for them (-
 	completeCodec(cmd)
 	completeWords(cmd, "from", "latest", "earliest")
 	completeWords(cmd, "slow", "skip", "close")
-	must(cmd.RegisterFlagCompletionFunc("topic", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.topicNames(cmd), cobra.ShellCompDirectiveNoFileComp
-	}))
+	a.completeTopic(cmd, "topic")
 	return cmd
 }
 

@@ -64,9 +64,7 @@ client shows a token with AUTH or HELLO, or (--tls-client-ca) a certificate in t
 	flags.DurationVar(&f.drain, "drain-timeout", 0, "when stopping, let clients take what waits for this long (default 5s; negative: not at all)")
 	flags.StringVar(&f.access, "access", "", "file of identities, their tokens and what they may do (default: everybody may do everything)")
 	waitFlag(cmd, &f.wait, "for frames")
-	must(cmd.RegisterFlagCompletionFunc("resp-topic", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.topicNames(cmd), cobra.ShellCompDirectiveNoFileComp
-	}))
+	a.completeTopic(cmd, "resp-topic")
 	return cmd
 }
 

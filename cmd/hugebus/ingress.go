@@ -62,9 +62,7 @@ was left, and exits with 0. A second signal gives up what waits for room in a fu
 	flags.DurationVar(&f.drain, "drain-timeout", 0, "when stopping, wait for room in a full topic for this long at most (default: without end)")
 	waitFlag(cmd, &f.wait, "while the topic is full")
 	completeCodec(cmd)
-	must(cmd.RegisterFlagCompletionFunc("topic", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.topicNames(cmd), cobra.ShellCompDirectiveNoFileComp
-	}))
+	a.completeTopic(cmd, "topic")
 	return cmd
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,29 +20,11 @@ type EgressSpec struct {
 // Egress sends a topic to who connects to a free port of the loopback, until control says stop. It writes "ready ADDRESS", and "done"
 // when it has ended and nothing of it is left in its process.
 func Egress(spec EgressSpec, control *Control, say io.Writer) error {
-	before, c, err := spec.begin(control)
-	if c == nil {
-		return err
-	}
-	var out *egress.Egress
-	err = control.attaching(func(ctx context.Context) error {
-		out, err = egress.New(ctx, c, spec.Topic, client.SubscriberOptions{Name: spec.Name}, egress.Config{
+	return serve(spec.Common, control, say, func(ctx context.Context, c *client.Client) (server, error) {
+		return egress.New(ctx, c, spec.Topic, client.SubscriberOptions{Name: spec.Name}, egress.Config{
 			Listen: "127.0.0.1:0", Writers: 1, CloseSlow: true, Logger: slog.New(slog.DiscardHandler),
 		})
-		return err
-	})
-	if err != nil {
-		return errors.Join(control.unlessStopped(err), c.Close())
-	}
-	if _, err := fmt.Fprintln(say, "ready", out.Addr()); err != nil {
-		return err
-	}
-	err = out.Serve(control.ctx)
-	if err := errors.Join(err, c.Close(), before.Left()); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(say, "done")
-	return err
+	}, func(server) string { return "done" })
 }
 
 // Drain reads what an egress sends, to the end of the connection, and calls got for each frame. The error is a frame that is not what

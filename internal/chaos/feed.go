@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 
+	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/client/ingress"
 )
 
@@ -21,28 +21,9 @@ type IngressSpec struct {
 // Ingress accepts TCP on a free port of the loopback until control says stop, and then publishes what it has received. It writes
 // "ready ADDRESS", and "done FRAMES 0" when it has ended and nothing of it is left in its process.
 func Ingress(spec IngressSpec, control *Control, say io.Writer) error {
-	before, c, err := spec.begin(control)
-	if c == nil {
-		return err
-	}
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	var in *ingress.Ingress
-	err = control.attaching(func(ctx context.Context) error {
-		in, err = ingress.New(ctx, c, spec.Topic, ingress.Config{Listen: "127.0.0.1:0", Lanes: 1, Logger: quiet})
-		return err
-	})
-	if err != nil {
-		return errors.Join(control.unlessStopped(err), c.Close())
-	}
-	if _, err := fmt.Fprintln(say, "ready", in.Addr()); err != nil {
-		return err
-	}
-	err = in.Serve(control.ctx)
-	if err := errors.Join(err, c.Close(), before.Left()); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(say, "done", in.Stats().Frames, 0)
-	return err
+	return serve(spec.Common, control, say, func(ctx context.Context, c *client.Client) (server, error) {
+		return ingress.New(ctx, c, spec.Topic, ingress.Config{Listen: "127.0.0.1:0", Lanes: 1, Logger: slog.New(slog.DiscardHandler)})
+	}, func(in server) string { return fmt.Sprint("done ", in.(*ingress.Ingress).Stats().Frames, " 0") })
 }
 
 // A Feeder sends a publisher's frames to an ingress over one connection. It is for one goroutine.
