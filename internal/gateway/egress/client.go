@@ -39,8 +39,12 @@ type client struct {
 	number uint64
 	out    atomic.Pointer[outbox.Outbox] // nil until it is secure
 	index  int                           // in its writer's list; the writer's
+	before extent                        // what its first batch has from before it joined; the writer's
 	halted atomic.Bool
 }
+
+// extent is how much a part of a batch is.
+type extent struct{ bytes, frames int }
 
 // serve runs the client to its end.
 func (c *client) serve() {

@@ -123,7 +123,7 @@ func (e *Egress) Serve(ctx context.Context) error {
 	e.shared.Join()
 	e.warnings.Flush()
 	s := e.Stats()
-	e.cfg.Logger.Info("egress stopped", "listen", e.Addr().String(), "topic", e.cfg.Topic, "read", s.Read, "delivered", s.Delivered,
+	e.cfg.Logger.Info("egress stopped", "listen", e.Addr().String(), "topic", e.cfg.Topic, "read", s.Read, "delivered", s.Delivered-s.SkippedFrames,
 		"skipped", s.SkippedFrames, "unsent_bytes", s.Unsent)
 	if err != nil {
 		return fmt.Errorf("egress: %w", err)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hugebus/hugebus/internal/gateway/codec"
+	"github.com/hugebus/hugebus/internal/gateway/outbox"
 	"github.com/hugebus/hugebus/internal/testutil"
 	"github.com/hugebus/hugebus/ring"
 )
@@ -33,6 +35,54 @@ func TestEveryClientGetsWhatIsPublishedFromItsConnectOn(t *testing.T) {
 	check(t, r.stop())
 	if s := r.Stats(); s.Read != 5000 || s.Delivered != 5000+4998 || s.Skips != 0 || s.Unsent != 0 || s.Ends[stopped] != 2 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestWhatWaitsForAWriterIsNotForWhoJoinsThen has clients join while a batch is filled.
+func TestWhatWaitsForAWriterIsNotForWhoJoinsThen(t *testing.T) {
+	for _, history := range []int{0, 1 << 20} {
+		t.Run(fmt.Sprint("history ", history), func(t *testing.T) {
+			framing, err := codec.Lookup("len32")
+			check(t, err)
+			e := &Egress{cfg: Config{History: history}}
+			e.shared.MaxLag = 1 << 20
+			w, tape := newWriter(e), outbox.NewTape(&e.shared.Blocks)
+			feed := func(n int) {
+				s, err := tape.Append(64, func(dst []byte) ([]byte, error) { return framing.Append(dst, numbered(n, 10)) })
+				check(t, err)
+				w.feed(s, 1)
+				s.Drop()
+			}
+			var peers []net.Conn
+			for n := range 3 { // client n joins when n frames wait
+				conn, peer := testutil.Conns(t)
+				out, err := outbox.New(&e.shared, conn, func() {})
+				check(t, err)
+				t.Cleanup(func() { out.Close(); e.shared.Join() })
+				c := &client{e: e, conn: conn}
+				c.out.Store(out)
+				w.join(c, out)
+				peers = append(peers, peer)
+				feed(n)
+			}
+			tape.Close()
+			w.finish()
+			w.run()
+			for n, peer := range peers {
+				from := n
+				if history > 0 {
+					from = 0
+				}
+				readerOf(peer).wantNumbers(t, from, 3, 10)
+			}
+			want := uint64(3 + 2 + 1)
+			if history > 0 {
+				want = 3 * 3
+			}
+			if got := w.frames.Load(); got != want {
+				t.Errorf("%d frames were delivered, not %d", got, want)
+			}
+		})
 	}
 }
 

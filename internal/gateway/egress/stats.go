@@ -17,7 +17,7 @@ type Stats struct {
 	Accepted uint64 // connections in all, the refused ones included
 
 	Read       uint64 // frames read from the topic
-	Delivered  uint64 // frames times the clients that they were written to or queued for
+	Delivered  uint64 // frames times the clients that they were written to or queued for; SkippedFrames of them were given up
 	Batches    uint64 // batches times clients
 	Missed     uint64 // bytes of positions that the subscription missed
 	Unsendable uint64 // frames that the codec cannot carry
@@ -91,7 +91,7 @@ var numbers = append([]door.Number[Stats]{
 	door.Gauge("connections", "Connections that are open.", func(s *Stats) float64 { return float64(s.Open) }),
 	door.Counter("connections_total", "Connections that were accepted, the refused ones included.", func(s *Stats) float64 { return float64(s.Accepted) }),
 	door.Counter("read_frames_total", "Frames read from the topic.", func(s *Stats) float64 { return float64(s.Read) }),
-	door.Counter("deliveries_total", "Frames times the clients that they were sent to.", func(s *Stats) float64 { return float64(s.Delivered) }),
+	door.Counter("deliveries_total", "Frames times the clients that they were written to or queued for. What was given up is in skipped_frames_total.", func(s *Stats) float64 { return float64(s.Delivered) }),
 	door.Counter("batches_total", "Batches times the clients that they were sent to.", func(s *Stats) float64 { return float64(s.Batches) }),
 	door.Counter("missed_bytes_total", "Bytes of positions that the subscription missed.", func(s *Stats) float64 { return float64(s.Missed) }),
 	door.Counter("unsendable_frames_total", "Frames that the codec cannot carry.", func(s *Stats) float64 { return float64(s.Unsendable) }),
@@ -107,7 +107,7 @@ var numbers = append([]door.Number[Stats]{
 }, door.QueueNumbers(func(s *Stats) *door.Queue { return &s.Queue })...)
 
 var distributions = []door.Distribution[Stats]{
-	{Name: "batch_frames", Help: "Frames that were sent at once.", To: 16, Unit: 1, Of: func(s *Stats) *door.Spread { return &s.BatchSizes }},
+	{Name: "batch_frames", Help: "Frames that a writer sent to its clients at once.", To: 16, Unit: 1, Of: func(s *Stats) *door.Spread { return &s.BatchSizes }},
 	{Name: "batch_send_seconds", Help: "How long a writer took to send a batch to all of its clients.", From: 10, To: 34, Unit: 1e-9,
 		Of: func(s *Stats) *door.Spread { return &s.SendTimes }},
 }

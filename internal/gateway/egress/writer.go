@@ -72,12 +72,14 @@ func (w *writer) run() {
 		w.roundFrames.Add(uint64(batch.Frames()))
 		sent, began := uint64(0), time.Now()
 		for _, c := range clients {
-			if c.out.Load().Send(batch) {
-				sent++
+			if !c.out.Load().Send(batch, c.before.bytes) {
+				continue
 			}
+			sent++
+			w.frames.Add(uint64(batch.Frames() - c.before.frames))
+			c.before = extent{} // that of its first batch
 		}
 		w.roundTimes.Time(time.Since(began))
-		w.frames.Add(sent * uint64(batch.Frames()))
 		w.batches.Add(sent)
 		batch.Reset()
 		w.mu.Lock()
@@ -130,7 +132,8 @@ func (w *writer) forget(limit int) {
 	w.history = append(w.history[:0], w.history[n:]...)
 }
 
-// join adds a client: it gets what is fed from now on, after the history.
+// join adds a client: it gets what is fed from now on, after the history. What was fed before and waits for the next round is
+// not for it, unless what came before that is.
 func (w *writer) join(c *client, out *outbox.Outbox) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,6 +141,9 @@ func (w *writer) join(c *client, out *outbox.Outbox) {
 		out.Queue(s)
 	}
 	out.Flush()
+	if w.e.cfg.History == 0 {
+		c.before = extent{w.fill.Bytes(), w.fill.Frames()}
+	}
 	c.index = len(w.clients)
 	w.clients = append(w.clients, c)
 	w.dirty = true

@@ -129,25 +129,26 @@ func (o *Outbox) Lag() (bytes int, skips uint64) {
 	return o.queued + len(o.private), o.skips
 }
 
-// Send sends a batch: at once what the peer takes at once, the rest later. It never waits for the peer, and keeps
-// references of its own. The batch must not be empty. It returns false if the outbox has ended.
-func (o *Outbox) Send(b *Batch) bool {
+// Send sends a batch but for its first skip bytes: at once what the peer takes at once, the rest later. It never waits for the
+// peer, and keeps references of its own. The batch must not be empty, and skip ends where a frame does. It returns false if
+// the outbox has ended.
+func (o *Outbox) Send(b *Batch, skip int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return false
 	}
-	sent := 0
-	if !o.waiting && o.raw != nil {
+	sent := skip
+	if skip == 0 && !o.waiting && o.raw != nil {
 		o.iov = b.iov
 		var err error
 		if sent, err = o.writeOnce(); err != nil {
 			o.end(err)
 			return false
 		}
-		if sent == b.bytes {
-			return true
-		}
+	}
+	if sent == b.bytes {
+		return true
 	}
 	for _, s := range b.segs {
 		skip := min(sent, s.Len())
