@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -166,7 +167,9 @@ func (s *session) complain(id uint64, why *control.Error) error {
 }
 
 func (s *session) send(m control.Message, files ...*os.File) error {
-	return s.conn.SendBefore(time.Now().Add(writePatience), m, files...)
+	ctx, cancel := context.WithTimeout(context.Background(), writePatience)
+	defer cancel()
+	return s.conn.SendContext(ctx, m, files...)
 }
 
 // answer handles one packet, and sends its reply.
@@ -301,7 +304,9 @@ func (s *session) farewell() {
 	if greeted {
 		body, err := control.EncodeBody(control.Shutdown{Message: "the broker was stopped"})
 		if err == nil {
-			err = s.conn.SendBefore(time.Now().Add(farewellPatience), control.Message{Event: control.EventShutdown, Body: body})
+			ctx, cancel := context.WithTimeout(context.Background(), farewellPatience)
+			defer cancel()
+			err = s.conn.SendContext(ctx, control.Message{Event: control.EventShutdown, Body: body})
 		}
 		s.drop("farewell", err)
 	}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -225,16 +226,13 @@ func TestClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	s := start(t, Config{})
 	deaf, p := s.connect(t), s.connect(t)
 	// It fills its own socket with replies to pings, until its session waits for it.
-	deadline := time.Now().Add(time.Second)
-	for {
-		err := deaf.conn.SendBefore(deadline, control.Request{ID: 2, Op: control.OpPing})
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			break
-		}
-		if err != nil {
+	for full := false; !full; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := deaf.conn.SendContext(ctx, control.Request{ID: 2, Op: control.OpPing})
+		cancel()
+		if full = errors.Is(err, context.DeadlineExceeded); !full && err != nil {
 			t.Fatal(err)
 		}
-		deadline = time.Now().Add(time.Second)
 	}
 	p.create("orders", small)
 	p.must(control.OpRemove, control.RemoveRequest{Name: "orders"}, nil)

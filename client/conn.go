@@ -26,12 +26,14 @@ type connection struct {
 	hello  control.Hello
 	log    *slog.Logger
 	wait   time.Duration // Options.WaitForBroker
-	event  func(control.Message)
-	lost   func(attachments []uint64) // the broker does not know them any more
-	reader chan struct{}              // closed when the reader has ended
-	ctx    context.Context            // ends when nothing is to be connected to any more
-	cancel context.CancelFunc
-	hurry  chan struct{} // makes reconnect try at once
+	// patience is how long a detach waits for its reply.
+	patience time.Duration
+	event    func(control.Message)
+	lost     func(attachments []uint64) // the broker does not know them any more
+	reader   chan struct{}              // closed when the reader has ended
+	ctx      context.Context            // ends when nothing is to be connected to any more
+	cancel   context.CancelFunc
+	hurry    chan struct{} // makes reconnect try at once
 
 	mu       sync.Mutex
 	conn     *control.Conn
@@ -39,6 +41,7 @@ type connection struct {
 	lastID   uint64
 	pending  map[uint64]*call
 	attached map[uint64]struct{}
+	silent   bool          // the broker let a detach wait for longer than patience, and has said nothing since
 	down     error         // why nothing can be asked now; nil while connected
 	back     chan struct{} // closed when that is over
 	owes     bool          // the next broker is to be told what is still attached
@@ -105,6 +108,7 @@ func (c *connection) read(conn *control.Conn) error {
 			return cut
 		}
 		m, err := control.DecodeMessage(p.Data)
+		c.heard()
 		if err != nil {
 			p.Discard()
 			return err
@@ -141,14 +145,6 @@ func (c *connection) deliver(a answer) {
 	if attached {
 		go c.giveBack(given.Attachment)
 	}
-}
-
-// giveBack detaches what an attach got whose caller had stopped waiting.
-func (c *connection) giveBack(attachment uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	// Without an answer there is nobody to tell: the broker frees it when the connection ends.
-	_ = c.request(ctx, control.OpDetach, control.DetachRequest{Attachment: attachment}, &control.Empty{})
 }
 
 // fail ends the use of a connection for everybody who waits. Later requests wait for the
@@ -207,8 +203,8 @@ func (c *connection) ask(ctx context.Context, op control.Op, raw []byte, into an
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.Send(control.Request{ID: id, Op: op, Body: raw}); err != nil {
-		return nil, c.unsent(conn, id, err)
+	if err := conn.SendContext(ctx, control.Request{ID: id, Op: op, Body: raw}); err != nil {
+		return nil, c.unsent(ctx, conn, id, err)
 	}
 	switch op {
 	case control.OpAttach:
@@ -222,6 +218,10 @@ func (c *connection) ask(ctx context.Context, op control.Op, raw []byte, into an
 	}
 	if a.message.Error != nil {
 		closeFiles(a.files)
+		if a.message.Error.Code == control.CodeShutdown {
+			c.fail(conn, a.message.Error) // the next one is to be asked
+			return nil, unavailable(a.message.Error)
+		}
 		return nil, fmt.Errorf("client: %w", a.message.Error)
 	}
 	if a.cut != nil {
@@ -265,7 +265,7 @@ func (c *connection) register(ctx context.Context, op control.Op) (*control.Conn
 }
 
 // unsent takes back a call whose request did not get out.
-func (c *connection) unsent(conn *control.Conn, id uint64, cause error) error {
+func (c *connection) unsent(ctx context.Context, conn *control.Conn, id uint64, cause error) error {
 	c.mu.Lock()
 	delete(c.pending, id)
 	closed := c.closed
@@ -276,6 +276,8 @@ func (c *connection) unsent(conn *control.Conn, id uint64, cause error) error {
 		return fmt.Errorf("client: %w", cause) // too large: nothing was sent
 	case closed:
 		return os.ErrClosed
+	case cause == ctx.Err():
+		return cause // nobody reads, and the socket is full
 	}
 	c.fail(conn, cause) // the reader will find the same
 	return unavailable(cause)
@@ -312,43 +314,4 @@ func (c *connection) answered(a answer, ok bool) (answer, error) {
 		return answer{}, unavailable(errors.New("the connection ended before the reply"))
 	}
 	return answer{}, c.down
-}
-
-// detached forgets an attachment; the last one after close closes the socket.
-func (c *connection) detached(attachment uint64) {
-	c.mu.Lock()
-	delete(c.attached, attachment)
-	c.mu.Unlock()
-	// Nobody is there to hear of an error, and a socket has none to give.
-	_ = c.closeIfIdle()
-}
-
-// close ends the connection, now or when the last attachment is detached. It does not
-// wait for that.
-func (c *connection) close() error {
-	c.mu.Lock()
-	c.closing = true
-	c.mu.Unlock()
-	return c.closeIfIdle()
-}
-
-func (c *connection) closeIfIdle() error {
-	c.mu.Lock()
-	idle := c.closing && !c.closed && len(c.attached) == 0
-	if idle && c.down != nil && c.owes {
-		// The next broker must hear that nothing is attached any more, if it comes soon.
-		c.mu.Unlock()
-		c.tellLater()
-		return nil
-	}
-	c.closed = c.closed || idle
-	conn := c.conn
-	c.mu.Unlock()
-	if !idle {
-		return nil
-	}
-	c.cancel()
-	err := conn.Close()
-	<-c.reader
-	return err
 }

@@ -239,7 +239,7 @@ func (c *connection) install(conn *control.Conn, secret string, asked []uint64, 
 	c.conn, c.secret = conn, secret
 	// Ids of the hello and of reattach are not used again.
 	c.lastID += uint64(len(asked)/control.MaxReattach) + 2
-	c.down, c.owes = nil, false
+	c.down, c.owes, c.silent = nil, false, false
 	close(c.back)
 	c.back = nil
 	c.mu.Unlock()

@@ -250,11 +250,5 @@ func (c *Client) askDetach(id uint64) error {
 	if !c.conn.holds(id) {
 		return nil // no broker knows it
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	err := c.conn.request(ctx, control.OpDetach, control.DetachRequest{Attachment: id}, &control.Empty{})
-	if errors.Is(err, ErrBrokerUnavailable) || errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return err
+	return c.conn.detach(id)
 }

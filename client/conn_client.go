@@ -56,7 +56,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	}
 	hello := control.NewHello(ring.LayoutVersion)
 	hello.Name = o.Name
-	c.conn = &connection{socket: o.Socket, hello: hello, log: o.Logger, wait: o.WaitForBroker, event: c.event, lost: c.markDetached}
+	c.conn = &connection{socket: o.Socket, hello: hello, log: o.Logger, wait: o.WaitForBroker, patience: patience, event: c.event, lost: c.markDetached}
 	if err := c.conn.dial(ctx); err != nil {
 		return nil, err
 	}

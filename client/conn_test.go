@@ -315,3 +315,25 @@ func TestEachRequestGetsItsOwnReply(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestABrokerThatStopsIsAwayAlready: what it refuses for that reason is for the next one, as if it had gone before.
+func TestABrokerThatStopsIsAwayAlready(t *testing.T) {
+	asked := make(chan struct{})
+	socket := fakeBroker(t, control.NewHello(ring.LayoutVersion), func(conn *control.Conn) {
+		r := next(t, conn, control.OpUnstick)
+		if err := conn.Send(control.Message{ID: r.ID, Error: control.Errorf(control.CodeShutdown, "the broker stops")}); err != nil {
+			t.Error(err)
+		}
+		<-asked
+	})
+	c := connectTo(t, socket)
+	if _, err := c.Unstick(t.Context(), "t", UnstickOptions{}); !errors.Is(err, ErrBrokerUnavailable) || !strings.Contains(err.Error(), "the broker stops") {
+		t.Errorf("a request that it refuses: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Ping(ctx); !errors.Is(err, ErrBrokerUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a request that waits for the next one: %v", err)
+	}
+	close(asked)
+}

@@ -1,13 +1,13 @@
 package control
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -18,9 +18,9 @@ import (
 // and the hello methods belong to one goroutine at a time.
 type Conn struct {
 	socket *net.UnixConn
-	write  sync.Mutex // one packet and its deadline at a time
-	limit  int        // bytes of a message that comes in
-	data   []byte     // receive buffer; one byte more than the limit
+	write  chan struct{} // has room for who may send: one packet and its deadline at a time
+	limit  int           // bytes of a message that comes in
+	data   []byte        // receive buffer; one byte more than the limit
 	oob    []byte
 }
 
@@ -37,6 +37,7 @@ type Packet struct {
 func NewConn(socket *net.UnixConn, limit int) *Conn {
 	return &Conn{
 		socket: socket,
+		write:  make(chan struct{}, 1),
 		limit:  limit,
 		data:   make([]byte, limit+1),
 		// Twice the descriptors that a message may have: a surplus is then seen and closed
@@ -54,11 +55,11 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadl
 // Send sends v as one packet, with descriptors, which stay the caller's. It waits until
 // the other side has room for it.
 func (c *Conn) Send(v any, files ...*os.File) error {
-	return c.SendBefore(time.Time{}, v, files...)
+	return c.SendContext(context.Background(), v, files...)
 }
 
-// SendBefore is Send with a deadline, after which it is os.ErrDeadlineExceeded; zero: none.
-func (c *Conn) SendBefore(deadline time.Time, v any, files ...*os.File) error {
+// SendContext is Send that waits until ctx ends at most: then it returns ctx's error, and nothing was sent.
+func (c *Conn) SendContext(ctx context.Context, v any, files ...*os.File) error {
 	packet, err := marshal(v)
 	if err != nil {
 		return err
@@ -66,15 +67,31 @@ func (c *Conn) SendBefore(deadline time.Time, v any, files ...*os.File) error {
 	if len(files) > MaxDescriptors {
 		return Errorf(CodeDescriptors, "%d descriptors are above the limit of %d a message", len(files), MaxDescriptors)
 	}
-	c.write.Lock()
-	defer c.write.Unlock()
-	if err := c.socket.SetWriteDeadline(deadline); err != nil {
+	select {
+	case c.write <- struct{}{}:
+		defer func() { <-c.write }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := c.socket.SetWriteDeadline(time.Time{}); err != nil {
 		return err
 	}
-	return withFDs(files, nil, func(fds []int) error {
+	cut := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.socket.SetWriteDeadline(time.Unix(1, 0)) // an error: it is closed, and so is the way for the packet
+		close(cut)
+	})
+	err = withFDs(files, nil, func(fds []int) error {
 		_, _, err := c.socket.WriteMsgUnix(packet, sys.Rights(fds), nil)
 		return err
 	})
+	if !stop() {
+		<-cut // before the next packet's deadline is set
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = ctx.Err()
+		}
+	}
+	return err
 }
 
 // withFDs calls fn with the descriptors of files, none of which can be closed, and

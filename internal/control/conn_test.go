@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -177,17 +178,49 @@ func TestSendRefusesTooManyDescriptors(t *testing.T) {
 	wantCode(t, client.Send(Request{ID: 1, Op: OpPing}, make([]*os.File, MaxDescriptors+1)...), CodeDescriptors)
 }
 
-func TestSendBeforeEndsWhenNobodyReads(t *testing.T) {
-	client, _ := pair(t)
-	deadline := time.Now().Add(50 * time.Millisecond)
+func TestSendEndsWithItsContextWhenNobodyReads(t *testing.T) {
+	client, server := pair(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	sent := uint64(0)
 	for {
-		err := client.SendBefore(deadline, Request{ID: 1, Op: OpPing})
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return
+		err := client.SendContext(ctx, Request{ID: sent + 1, Op: OpPing})
+		if errors.Is(err, context.DeadlineExceeded) {
+			break
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		sent++
+	}
+	// One waits for room, the others for that one; each ends with its own context, and none has been sent.
+	first, end := context.WithCancel(t.Context())
+	waiting := make(chan error, 1)
+	go func() { waiting <- client.SendContext(first, Request{ID: 1 << 20, Op: OpPing}) }()
+	short, cancelShort := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancelShort()
+	if err := client.SendContext(short, Request{ID: 1 << 21, Op: OpPing}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	end()
+	if err := <-waiting; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	// What was sent is there, and when it is read there is room again.
+	for n := range sent {
+		p, err := server.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := DecodeRequest(p.Data); err != nil || r.ID != n+1 {
+			t.Fatalf("packet %d: %+v, %v", n, r, err)
+		}
+	}
+	if err := client.Send(Request{ID: 7, Op: OpPing}); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := server.Receive(); err != nil || !strings.Contains(string(p.Data), `"id":7`) {
+		t.Errorf("%s, %v", p.Data, err)
 	}
 }
 
