@@ -72,7 +72,7 @@ func startChild(command func(kind, arg string) *exec.Cmd, s Spec, ended func(*ch
 	}()
 	c.cmd.ExtraFiles = []*os.File{c.tally.segment.File()} // becomes descriptor 3, tallyFile
 	c.cmd.Stderr = &c.said
-	c.cmd.WaitDelay = time.Second // for what holds on to standard error beyond the process's end
+	c.cmd.WaitDelay = 10 * time.Second // for what holds on to standard error beyond the process's end
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", s.Name, err)

@@ -101,7 +101,7 @@ func TestNodeRedis(t *testing.T) {
 	r := start(t, shared)
 	cmd := tool(t, "node", "-e", nodeScript, "redis://"+r.Addr().String())
 	cmd.Env = os.Environ()
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	want := ""
 	for _, p := range []string{"2", "3"} {
