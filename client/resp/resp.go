@@ -6,6 +6,8 @@ package resp
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/internal/control"
@@ -41,24 +43,32 @@ type attached struct {
 
 func (a attached) Lane(ctx context.Context, topic string) (resp.Lane, error) {
 	if err := control.CheckTopicName(topic); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", resp.ErrNoTopic, err)
 	}
 	lane, err := a.c.Lane(ctx, topic, client.PublisherOptions{Name: "gateway", Wait: a.o.Wait})
 	if err != nil {
-		return nil, err // a nil *Lane in an interface would be none
+		return nil, refused(err) // a nil *Lane in an interface would be none
 	}
 	return lane, nil
 }
 
 func (a attached) Subscribe(ctx context.Context, topic string) (resp.Source, error) {
 	if err := control.CheckTopicName(topic); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", resp.ErrNoTopic, err)
 	}
 	sub, err := a.c.Subscriber(ctx, topic, a.o)
 	if err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
 	return sub, nil
+}
+
+// refused marks what the broker's rules forbid as the gateway wants it.
+func refused(err error) error {
+	if errors.Is(err, client.ErrRefused) {
+		return fmt.Errorf("%w: %w", resp.ErrMayNot, err)
+	}
+	return err
 }
 
 func (a attached) Topics(ctx context.Context) ([]string, error) {

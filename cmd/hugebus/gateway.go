@@ -18,6 +18,7 @@ type gatewayFlags struct {
 	lossy                       bool
 	maxFrame, maxLag, maxMemory string
 	maxChannels, maxPipeline    int
+	maxTopics                   int
 	idle, partial, write, drain time.Duration
 	access                      string
 	wait                        string
@@ -57,6 +58,7 @@ client shows a token with AUTH or HELLO, or (--tls-client-ca) a certificate in t
 	flags.StringVar(&f.maxLag, "max-lag", "32MiB", "bytes that may wait for a client before it is closed")
 	flags.StringVar(&f.maxMemory, "max-memory", "256MiB", "bytes of messages that may wait for all clients together")
 	flags.IntVar(&f.maxChannels, "max-channels", 0, "channels and patterns of one connection (default 10000)")
+	flags.IntVar(&f.maxTopics, "max-topics", 0, "topics that are read, and as many that are published to at a time, without --resp-topic (default 512)")
 	flags.IntVar(&f.maxPipeline, "max-pipeline", 0, "commands whose replies a client has not read (default 1000000)")
 	flags.DurationVar(&f.idle, "idle-timeout", 0, "close a connection that sends nothing for this long and has subscribed to nothing (default: never)")
 	flags.DurationVar(&f.partial, "partial-timeout", 0, "close a connection that does not finish a command in this time (default 1m; negative: never)")
@@ -71,7 +73,7 @@ client shows a token with AUTH or HELLO, or (--tls-client-ca) a certificate in t
 // config is the flags as the gateway takes them.
 func (f *gatewayFlags) config(cmd *cobra.Command) (c resp.Config, o resp.Options, err error) {
 	c = resp.Config{
-		Listen: f.listen, Topic: f.topic, MaxConns: f.maxConns, MaxConnsPerAddr: f.maxPerAddr, MaxChannels: f.maxChannels, MaxPipeline: f.maxPipeline,
+		Listen: f.listen, Topic: f.topic, MaxConns: f.maxConns, MaxConnsPerAddr: f.maxPerAddr, MaxChannels: f.maxChannels, MaxPipeline: f.maxPipeline, MaxTopics: f.maxTopics,
 		IdleTimeout: f.idle, PartialTimeout: f.partial, WriteTimeout: f.write, HandshakeTimeout: f.handshake, DrainTimeout: f.drain,
 	}
 	o.Name = "gateway"
@@ -138,7 +140,7 @@ func (a *app) gateway(cmd *cobra.Command, f gatewayFlags) error {
 	defer end()
 	err = gw.Serve(e.stop)
 	s := gw.Stats()
-	a.say("gateway: %d commands from %d connections, %d frames published, %d messages delivered", s.Commands, s.Accepted, s.Published, s.Delivered)
+	a.say("gateway: %d commands from %d connections, %d frames published, %d given up, %d messages delivered", s.Commands, s.Accepted, s.Published, s.GivenUp, s.Delivered)
 	if err != nil {
 		return fmt.Errorf("gateway on %s: %w", gw.Addr(), err)
 	}

@@ -50,7 +50,7 @@ func redisClients(w *world) {
 	if _, err := c.ReadByte(); err != io.EOF {
 		w.Errorf("after the end: %v", err)
 	}
-	if !strings.Contains(gw.err.String(), "gateway: 2 commands from 2 connections, 1 frames published, 1 messages delivered") {
+	if !strings.Contains(gw.err.String(), "gateway: 2 commands from 2 connections, 1 frames published, 0 given up, 1 messages delivered") {
 		w.Errorf("the gateway says %q", gw.err)
 	}
 }

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -164,49 +165,59 @@ func (c *conn) publish(b []byte, args []span) {
 	p := &c.pending
 	channel := args[1].of(b)
 	receivers := c.s.subs.receivers(channel)
-	outlet, frame, err := c.frame(b, args, channel)
+	frame, err := c.frame(b, args, channel)
 	if err != nil {
 		c.publishPending()
 		c.reply.failure(err.Error())
 		return
 	}
-	if p.outlet != outlet || len(p.frames) == cap(p.frames) {
-		c.publishPending()
-	}
-	p.outlet = outlet
 	p.frames = append(p.frames, frame)
 	p.receivers = append(p.receivers, receivers)
 }
 
-// frame is what PUBLISH publishes, and where. Errors are as the client gets them.
-func (c *conn) frame(b []byte, args []span, channel []byte) (o *outlet, frame []byte, err error) {
+// frame is what PUBLISH publishes, and has pending's outlet be where. Errors are as the client gets them.
+func (c *conn) frame(b []byte, args []span, channel []byte) ([]byte, error) {
 	if c.access != door.Everything && !c.access.MayPublish(string(channel)) {
 		c.s.denials.Add("publish")
-		return nil, nil, fmt.Errorf("NOPERM %s may not publish to channel '%s': see publish= in --access", c.access.Name, channel)
+		return nil, fmt.Errorf("NOPERM %s may not publish to channel '%s': see publish= in --access", c.access.Name, channel)
 	}
-	if p := &c.pending; p.outlet != nil && (c.s.cfg.Topic != "" || p.outlet.topic == string(channel)) {
-		o = p.outlet
-	} else {
+	p, shared := &c.pending, c.s.cfg.Topic != ""
+	if len(p.frames) == cap(p.frames) || p.outlet != nil && !shared && p.outlet.topic != string(channel) {
+		c.publishPending()
+	}
+	if p.outlet == nil {
 		topic := c.s.cfg.Topic
-		if topic == "" {
+		if !shared {
 			topic = string(channel)
 		}
-		if o, err = c.s.outletFor(topic); err != nil {
-			return nil, nil, fmt.Errorf("ERR channel '%s' is no topic: %w (--resp-topic takes channels of any name)", channel, err)
+		var err error
+		if p.outlet, err = c.s.acquire(topic); err != nil {
+			return nil, c.s.unreachable(string(channel), err)
 		}
 	}
-	frame = args[2].of(b)
-	if c.s.cfg.Topic != "" {
+	frame := args[2].of(b)
+	if shared {
 		var ok bool
 		if frame, ok = joinFrame(b, args[1], args[2]); !ok {
-			return nil, nil, fmt.Errorf("ERR a channel's name of %d bytes is above the limit of 65535", len(channel))
+			return nil, fmt.Errorf("ERR a channel's name of %d bytes is above the limit of 65535", len(channel))
 		}
 	}
-	if len(frame) > o.max {
-		return nil, nil, fmt.Errorf("ERR a message of %d bytes is above the limit of %d bytes: use a topic with more capacity", len(frame), o.max)
+	if len(frame) > p.outlet.max {
+		return nil, fmt.Errorf("ERR %w", tooLargeFor(p.outlet, frame))
 	}
-	return o, frame, nil
+	return frame, nil
 }
+
+// unreachable is what a client is told of a channel whose topic cannot be attached to.
+func (s *Server) unreachable(channel string, err error) error {
+	if errors.Is(err, ErrNoTopic) && s.cfg.Topic == "" {
+		return fmt.Errorf("ERR channel '%s' is no topic: %w (--resp-topic takes channels of any name)", channel, err)
+	}
+	return fmt.Errorf("ERR channel '%s': %s", channel, plain(err))
+}
+
+// plain is an error without the name of the package that it comes from, which means nothing to a client.
+func plain(err error) string { return strings.TrimPrefix(fmt.Sprint(err), "client: ") }
 
 // subscribe subscribes to channels, or patterns.
 func (c *conn) subscribe(b []byte, args []span, pattern bool) error {
@@ -247,7 +258,7 @@ func (c *conn) subscribe(b []byte, args []span, pattern bool) error {
 				c.out.SendBytes(c.reply.b) // before the first message, which cannot come meanwhile
 				c.reply.b = c.reply.b[:0]
 			}); err != nil {
-				c.reply.failure(fmt.Sprintf("ERR channel '%s' is no topic: %v (--resp-topic takes channels of any name)", name, err))
+				c.reply.failure(c.s.unreachable(name, err).Error())
 			}
 		}
 	}

@@ -25,6 +25,7 @@ const (
 	DefaultPartialTimeout = time.Minute
 	DefaultHandshake      = 10 * time.Second
 	DefaultDrain          = 5 * time.Second
+	DefaultMaxTopics      = 512 // of the 1,024 attachments that a broker lets a client have; subscriptions take the others
 	batchFrames           = 1024
 	pollLimit             = 256
 )
@@ -43,7 +44,14 @@ type Source interface {
 	Close() error
 }
 
-// A Bus is where topics are. Its methods may be called by any goroutine.
+// ErrNoTopic says that a topic cannot have such a name.
+var ErrNoTopic = errors.New("no name of a topic")
+
+// ErrMayNot says that the gateway has no right to what it asked for.
+var ErrMayNot = errors.New("not allowed")
+
+// A Bus is where topics are. Its methods may be called by any goroutine. A name that no topic can have is an ErrNoTopic,
+// what the broker's rules forbid an ErrMayNot.
 type Bus interface {
 	Lane(ctx context.Context, topic string) (Lane, error)
 	Subscribe(ctx context.Context, topic string) (Source, error)
@@ -62,6 +70,7 @@ type Config struct {
 	MaxMemory                 int64         // bytes of blocks that all clients together may hold
 	MaxConns, MaxConnsPerAddr int           // as in egress.Config
 	MaxChannels               int           // channels and patterns of one connection
+	MaxTopics                 int           // that are read, and to which is published at a time: of the latter, what was used longest ago is given back
 	MaxPipeline               int           // commands whose replies a client has not taken
 	IdleTimeout               time.Duration // of a client that has subscribed to nothing and sends nothing; 0: never
 	PartialTimeout            time.Duration // for a command to come whole; negative: never
@@ -83,6 +92,7 @@ func (c Config) resolve() (Config, error) {
 	c.MaxMemory = cmp.Or(c.MaxMemory, DefaultMaxMemory)
 	c.MaxConns = cmp.Or(c.MaxConns, DefaultMaxConns)
 	c.MaxChannels = cmp.Or(c.MaxChannels, DefaultMaxChannels)
+	c.MaxTopics = cmp.Or(c.MaxTopics, DefaultMaxTopics)
 	c.MaxPipeline = cmp.Or(c.MaxPipeline, DefaultMaxPipeline)
 	c.PartialTimeout = max(cmp.Or(c.PartialTimeout, DefaultPartialTimeout), 0)
 	c.WriteTimeout = max(cmp.Or(c.WriteTimeout, DefaultWriteTimeout), 0)
@@ -96,9 +106,9 @@ func (c Config) resolve() (Config, error) {
 		return c, errors.New("no Bus")
 	case c.Listener == nil && c.Listen == "":
 		return c, errors.New("no address to listen on: give HOST:PORT, as in 127.0.0.1:6379 (port 0 takes a free one), or unix:///PATH")
-	case c.MaxFrame < 1 || c.MaxLag < 1 || c.MaxMemory < 1 || c.MaxChannels < 1 || c.MaxPipeline < 1 || c.IdleTimeout < 0 || c.HandshakeTimeout < 0:
-		return c, fmt.Errorf("a limit is negative: --max-frame %d, --max-lag %d, --max-memory %d, --max-channels %d, --max-pipeline %d, --idle-timeout %v, --handshake-timeout %v",
-			c.MaxFrame, c.MaxLag, c.MaxMemory, c.MaxChannels, c.MaxPipeline, c.IdleTimeout, c.HandshakeTimeout)
+	case c.MaxFrame < 1 || c.MaxLag < 1 || c.MaxMemory < 1 || c.MaxChannels < 1 || c.MaxTopics < 1 || c.MaxPipeline < 1 || c.IdleTimeout < 0 || c.HandshakeTimeout < 0:
+		return c, fmt.Errorf("a limit is negative: --max-frame %d, --max-lag %d, --max-memory %d, --max-channels %d, --max-topics %d, --max-pipeline %d, --idle-timeout %v, --handshake-timeout %v",
+			c.MaxFrame, c.MaxLag, c.MaxMemory, c.MaxChannels, c.MaxTopics, c.MaxPipeline, c.IdleTimeout, c.HandshakeTimeout)
 	}
 	return c, c.Socket.Check()
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -212,17 +211,23 @@ func (c *conn) flush() error {
 // publishPending publishes the PUBLISHes that wait, and writes their replies.
 func (c *conn) publishPending() {
 	p := &c.pending
-	if len(p.frames) == 0 {
+	if p.outlet == nil {
 		return
 	}
-	n, err := c.s.publish(p.outlet, p.frames)
-	for i := range p.frames {
-		if i < n {
-			c.reply.integer(p.receivers[i])
-		} else {
-			c.reply.failure("ERR " + strings.TrimPrefix(fmt.Sprint(err), "client: "))
+	if len(p.frames) > 0 {
+		n, err := c.s.publishAll(p)
+		for i := range p.frames {
+			if i < n {
+				c.reply.integer(p.receivers[i])
+			} else {
+				c.reply.failure("ERR " + plain(err))
+			}
 		}
+		c.s.givenUp.Add(uint64(len(p.frames) - n))
+		clear(p.frames)
 	}
-	clear(p.frames)
+	if p.outlet != nil { // another could be had
+		c.s.release(p.outlet)
+	}
 	p.outlet, p.frames, p.receivers = nil, p.frames[:0], p.receivers[:0]
 }

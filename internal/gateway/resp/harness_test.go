@@ -2,8 +2,10 @@ package resp
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -25,12 +27,17 @@ type bus struct {
 	open   int
 	full   chan struct{} // not nil: publishing waits
 
+	laneErr  error          // of attaching to publish
+	lanes    map[string]int // that are open now, by topic
+	failures int            // calls to publish that fail after one frame, each for good
+	max      int            // bytes of a payload on lanes from now on; 0: 100,000
+
 	stuck, forbidden string // topics that attaching to never ends, and that nobody may subscribe to
 }
 
 func (b *bus) make(topic string) error {
 	if topic == "" || strings.ContainsAny(topic, ":/ ") {
-		return errors.New("bad name")
+		return fmt.Errorf("%w: bad name", ErrNoTopic)
 	}
 	if _, ok := b.topics[topic]; !ok {
 		b.topics[topic] = nil
@@ -48,8 +55,15 @@ func (b *bus) Lane(ctx context.Context, topic string) (Lane, error) {
 	if err := b.make(topic); err != nil {
 		return nil, err
 	}
+	if b.laneErr != nil {
+		return nil, b.laneErr
+	}
+	if b.lanes == nil {
+		b.lanes = make(map[string]int)
+	}
 	b.open++
-	return &lane{b, topic}, nil
+	b.lanes[topic]++
+	return &lane{b: b, topic: topic, max: cmp.Or(b.max, 100_000)}, nil
 }
 
 func (b *bus) Subscribe(ctx context.Context, topic string) (Source, error) {
@@ -58,7 +72,7 @@ func (b *bus) Subscribe(ctx context.Context, topic string) (Source, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case b.forbidden:
-		return nil, errors.New("not allowed")
+		return nil, ErrMayNot
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,14 +109,24 @@ func (b *bus) publish(topic string, payloads ...[]byte) {
 type lane struct {
 	b     *bus
 	topic string
+	max   int
+	lost  bool
 }
 
-func (l *lane) MaxPayload() int { return 100_000 }
+func (l *lane) MaxPayload() int { return l.max }
 
 func (l *lane) PublishBatch(ctx context.Context, payloads [][]byte) (int, error) {
 	l.b.mu.Lock()
 	full := l.b.full
+	if l.b.failures > 0 && !l.lost {
+		l.b.failures--
+		l.lost = true
+	}
 	l.b.mu.Unlock()
+	if l.lost {
+		l.b.publish(l.topic, payloads[:min(1, len(payloads)-1)]...)
+		return min(1, len(payloads)-1), errors.New("the attachment was lost")
+	}
 	if full != nil {
 		select {
 		case <-full:
@@ -118,6 +142,7 @@ func (l *lane) Close() error {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	l.b.open--
+	l.b.lanes[l.topic]--
 	return nil
 }
 

@@ -47,9 +47,9 @@ func (s *Server) openHub(topic string) error {
 	case s.noHubs:
 		s.hubMu.Unlock()
 		return errStopping
-	case len(s.hubs) >= maxTopics:
+	case len(s.hubs) >= s.cfg.MaxTopics:
 		s.hubMu.Unlock()
-		return errTooManyTopics
+		return s.tooManyTopics("clients have subscribed to", topic)
 	}
 	h = &hub{s: s, topic: topic, name: []byte(topic), opened: make(chan struct{}), tape: outbox.NewTape(&s.shared.Blocks)}
 	h.encode = h.append

@@ -38,8 +38,10 @@ func above(format string, args ...any) error {
 // A parser cuts commands from a stream. It keeps nothing between calls but memory.
 type parser struct {
 	maxBulk int // bytes of an argument
-	maxArgs int // arguments of a command: of SUBSCRIBE, that is
-	args    []span
+	// stranger says that maxBulk is so small because it is not known yet who the client is.
+	stranger bool
+	maxArgs  int // arguments of a command: of SUBSCRIBE, that is
+	args     []span
 }
 
 // next parses the command at the start of b: an array of bulk strings, or a line of words. It returns its arguments,
@@ -79,9 +81,9 @@ func (p *parser) next(b []byte) (args []span, used, need int, err error) {
 		case size < 0:
 			return nil, 0, 0, broken("an argument of length %d", size)
 		case size > p.maxBulk:
-			return nil, 0, 0, above("an argument of %d bytes is above the limit of %d: raise --max-frame", size, p.maxBulk)
+			return nil, 0, 0, above("an argument of %d bytes is above the limit of %d: %s", size, p.maxBulk, p.remedy())
 		case from+size > p.maxBulk+extra:
-			return nil, 0, 0, above("a command of more than %d bytes: raise --max-frame, or send several", p.maxBulk+extra)
+			return nil, 0, 0, above("a command of more than %d bytes: %s, or send several", p.maxBulk+extra, p.remedy())
 		case len(b) < from+size+2:
 			return nil, 0, from + size + 2, nil
 		case b[from+size] != '\r' || b[from+size+1] != '\n':
@@ -126,30 +128,10 @@ func number(b []byte, at int) (n, next int, err error) {
 	return n, at + end + 2, nil
 }
 
-// inline parses a line of words, which people type.
-func (p *parser) inline(b []byte) (args []span, used, need int, err error) {
-	end := bytes.IndexByte(b[:min(len(b), maxInline)], '\n')
-	switch {
-	case end < 0 && len(b) >= maxInline:
-		return nil, 0, 0, broken("too big inline request")
-	case end < 0:
-		return nil, 0, len(b) + 1, nil
+// remedy is what to do about maxBulk.
+func (p *parser) remedy() string {
+	if p.stranger {
+		return "authenticate first (AUTH)"
 	}
-	p.args = p.args[:0]
-	line := bytes.TrimSuffix(b[:end], []byte("\r"))
-	for at := 0; at < len(line); {
-		if line[at] == ' ' || line[at] == '\t' {
-			at++
-			continue
-		}
-		from := at
-		for at < len(line) && line[at] != ' ' && line[at] != '\t' {
-			at++
-		}
-		if len(p.args) == p.maxArgs {
-			return nil, 0, 0, above("more than %d arguments: raise --max-channels", p.maxArgs)
-		}
-		p.args = append(p.args, span{from, at})
-	}
-	return p.args, end + 1, 0, nil
+	return "raise --max-frame"
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -155,4 +156,40 @@ func FuzzJoinFrame(f *testing.F) {
 			t.Errorf("%q %q became %q %q", wantChannel, wantPayload, gotChannel, gotPayload)
 		}
 	})
+}
+
+func TestQuotes(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want []string // nil: an error
+	}{
+		{`PUBLISH a "b c"`, []string{"PUBLISH", "a", "b c"}},
+		{`a "" ''`, []string{"a", "", ""}},
+		{`"a\n\r\t\b\a\x41\x0a\q\"" x`, []string{"a\n\r\t\b\aA\nq\"", "x"}},
+		{`'a\n"\'b' c`, []string{`a\n"'b`, "c"}},
+		{`a\ b`, []string{`a\`, "b"}},
+		{`pre"fix" x`, []string{"prefix", "x"}},
+		{`"\xg1"`, []string{"xg1"}},
+		{`"a`, nil},
+		{`'a`, nil},
+		{`"a\"`, nil},
+		{`"a"b`, nil},
+	} {
+		p := parser{maxBulk: 100, maxArgs: 10}
+		b := []byte(c.line + "\r\nrest")
+		args, used, _, err := p.next(b)
+		var got []string
+		for _, a := range args {
+			got = append(got, string(a.of(b)))
+		}
+		if c.want == nil {
+			if err == nil || !strings.Contains(err.Error(), "unbalanced quotes") {
+				t.Errorf("%s: %q, %v", c.line, got, err)
+			}
+			continue
+		}
+		if err != nil || used != len(c.line)+2 || !slices.Equal(got, c.want) || string(b[used:]) != "rest" {
+			t.Errorf("%s: %q, used %d, %v", c.line, got, used, err)
+		}
+	}
 }

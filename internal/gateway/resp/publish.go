@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
+	"time"
 )
-
-// maxTopics is how many topics a gateway publishes to, and reads, at most: each takes a slot of its topic, and memory here.
-const maxTopics = 4096
-
-var errTooManyTopics = errors.New("the gateway has 4096 topics in use, and that is the limit: use one topic for all channels (--resp-topic)")
 
 // outlet is a lane that connections share.
 type outlet struct {
@@ -22,29 +20,83 @@ type outlet struct {
 	mu   sync.Mutex
 	lane Lane
 	gone bool // after a failure; outlets has another by then
+
+	users int    // connections that have something for it; guarded by Server.outletMu
+	last  uint64 // when it had the last one; guarded by Server.outletMu
 }
 
-// outletFor returns the outlet of a topic, opened if need be. Who publishes to other topics does not wait for that.
-func (s *Server) outletFor(topic string) (*outlet, error) {
+// acquire returns the outlet of a topic, opened if need be. Who publishes to other topics does not wait for that. It is not given
+// back to the broker before release.
+func (s *Server) acquire(topic string) (*outlet, error) {
 	s.outletMu.Lock()
 	o := s.outlets[topic]
-	switch {
-	case o != nil:
+	if o != nil {
+		o.users++
 		s.outletMu.Unlock()
-	case len(s.outlets) >= maxTopics:
-		s.outletMu.Unlock()
-		return nil, errTooManyTopics
-	default:
-		o = &outlet{topic: topic, opened: make(chan struct{})}
-		s.outlets[topic] = o
-		s.outletMu.Unlock()
-		if o.failed = s.open(o); o.failed != nil {
-			s.drop(o)
+		<-o.opened
+		if o.failed != nil {
+			s.release(o)
+			return nil, o.failed
 		}
-		close(o.opened)
+		return o, nil
 	}
-	<-o.opened
-	return o, o.failed
+	idle, room := s.makeRoom()
+	if !room {
+		s.outletMu.Unlock()
+		return nil, s.tooManyTopics("clients are publishing to", topic)
+	}
+	o = &outlet{topic: topic, opened: make(chan struct{}), users: 1}
+	s.outlets[topic] = o
+	s.outletMu.Unlock()
+	if idle != nil {
+		s.givenBack.Add(1)
+		if err := idle.lane.Close(); err != nil {
+			s.warnings.Warn("give_back", "a topic's publisher is not given back", slog.String("topic", idle.topic), slog.Any("error", err))
+		}
+	}
+	o.failed = s.open(o)
+	close(o.opened)
+	if o.failed != nil {
+		s.drop(o)
+		s.release(o)
+		return nil, o.failed
+	}
+	return o, nil
+}
+
+// tooManyTopics counts and tells a channel that is one topic too many.
+func (s *Server) tooManyTopics(doing, channel string) error {
+	err := fmt.Errorf("%s %d topics, and that is the limit: raise --max-topics, or use one topic for all channels (--resp-topic)", doing, s.cfg.MaxTopics)
+	s.warnings.Warn("topics", "a channel is one topic too many", slog.Any("error", err), slog.String("channel", channel))
+	s.denials.Add("topics")
+	return err
+}
+
+// makeRoom takes the outlet out of the list that nobody has used for longest, if the list is full: the caller closes it. It is false if
+// all are in use. The caller holds outletMu.
+func (s *Server) makeRoom() (idle *outlet, ok bool) {
+	if len(s.outlets) < s.cfg.MaxTopics {
+		return nil, true
+	}
+	for _, o := range s.outlets {
+		if o.users == 0 && (idle == nil || o.last < idle.last) {
+			idle = o
+		}
+	}
+	if idle == nil {
+		return nil, false
+	}
+	delete(s.outlets, idle.topic)
+	return idle, true
+}
+
+// release ends what acquire began.
+func (s *Server) release(o *outlet) {
+	s.outletMu.Lock()
+	defer s.outletMu.Unlock()
+	s.releases++
+	o.users--
+	o.last = s.releases
 }
 
 // open attaches to the outlet's topic.
@@ -69,18 +121,22 @@ func (s *Server) drop(o *outlet) {
 	}
 }
 
+// errLost says that an outlet's topic or attachment was lost: another can be opened.
+var errLost = errors.New("the topic was lost meanwhile")
+
 // publish publishes frames, and returns how many.
 func (s *Server) publish(o *outlet, frames [][]byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.gone {
-		return 0, errors.New("the topic was lost meanwhile: try again")
+		return 0, errLost
 	}
 	done := 0
 	for done < len(frames) {
+		began := time.Now()
 		n, err := o.lane.PublishBatch(s.hard, frames[done:])
+		s.measure(n, time.Since(began))
 		done += n
-		s.published.Add(uint64(n))
 		if err == nil && n > 0 {
 			continue
 		}
@@ -89,9 +145,25 @@ func (s *Server) publish(o *outlet, frames [][]byte) (int, error) {
 		}
 		o.gone = true
 		s.drop(o)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errLost, err)
+		}
 		return done, errors.Join(err, o.lane.Close())
 	}
 	return done, nil
+}
+
+// backpressure is how long a call may take before it counts as waiting for room.
+const backpressure = time.Millisecond
+
+// measure counts a call that published n frames.
+func (s *Server) measure(n int, took time.Duration) {
+	s.published.Add(uint64(n))
+	s.batchFrames.Add(uint64(n))
+	s.publishTimes.Time(took)
+	if took > backpressure {
+		s.backpressure.Add(int64(took))
+	}
 }
 
 // closeOutlets closes all lanes. Nobody publishes any more.
@@ -105,9 +177,36 @@ func (s *Server) closeOutlets() error {
 
 // pending are PUBLISHes to one topic that were read and not published yet. Their frames are parts of the read buffer.
 type pending struct {
-	outlet    *outlet
+	outlet    *outlet // acquired; nil: nothing is pending
 	frames    [][]byte
 	receivers []int
+}
+
+// publishAll publishes what is pending, and returns how many frames. Where the topic was lost (removed and made anew, or a broker
+// began anew) the rest goes to what there is by its name now, once.
+func (s *Server) publishAll(p *pending) (int, error) {
+	done, err := s.publish(p.outlet, p.frames)
+	if !errors.Is(err, errLost) {
+		return done, err
+	}
+	topic := p.outlet.topic
+	s.release(p.outlet)
+	if p.outlet, err = s.acquire(topic); err != nil {
+		return done, err
+	}
+	fit := done
+	for fit < len(p.frames) && len(p.frames[fit]) <= p.outlet.max {
+		fit++
+	}
+	n, err := s.publish(p.outlet, p.frames[done:fit])
+	if err == nil && fit < len(p.frames) {
+		err = tooLargeFor(p.outlet, p.frames[fit])
+	}
+	return done + n, err
+}
+
+func tooLargeFor(o *outlet, frame []byte) error {
+	return fmt.Errorf("a message of %d bytes is above the limit of %d bytes: use a topic with more capacity", len(frame), o.max)
 }
 
 // joinFrame makes one frame of a channel and a payload that stand in b, in this order: it moves the channel up to the payload, with its

@@ -148,6 +148,7 @@ func (c *conn) turn(read func(b []byte) (int, error)) error {
 	if c.access == nil { // who has not said who it is needs little
 		c.parser.maxBulk = min(c.s.cfg.MaxFrame, strangersBulk)
 	}
+	c.parser.stranger = c.parser.maxBulk < c.s.cfg.MaxFrame
 	c.reply.b, c.reply.proto = c.replies[:0], int(c.proto.Load())
 	defer func() {
 		c.replies = c.reply.b[:0]

@@ -47,6 +47,7 @@ type Server struct {
 
 	outletMu sync.Mutex
 	outlets  map[string]*outlet
+	releases uint64 // so far
 
 	accepted  atomic.Uint64
 	commands  atomic.Uint64
@@ -56,8 +57,14 @@ type Server struct {
 	missed    atomic.Uint64 // bytes of positions
 	rests     atomic.Int64  // bytes of memory with beginnings of commands
 	malformed atomic.Uint64
-	ends      door.Counters
-	denials   door.Counters
+	givenBack atomic.Uint64 // outlets, to make room for others
+	givenUp   atomic.Uint64 // frames that were read and could not be published
+	// backpressure is nanoseconds in calls that waited for room.
+	backpressure atomic.Int64
+	batchFrames  door.Histogram
+	publishTimes door.Histogram
+	ends         door.Counters
+	denials      door.Counters
 }
 
 // New listens. Connections wait in the listen queue until Serve. If there is an error nothing is left open, a Listener that
@@ -96,6 +103,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.served.Swap(true) {
 		return ErrServed
 	}
+	if err := s.attachFirst(ctx); err != nil {
+		return errors.Join(err, s.listener.Close())
+	}
 	accepting := make(chan error, 1)
 	go func() { accepting <- s.accept(); s.cancel() }()
 	if s.cfg.Topic == "" {
@@ -118,11 +128,30 @@ func (s *Server) Serve(ctx context.Context) error {
 	err = errors.Join(err, s.closeOutlets())
 	s.warnings.Flush()
 	st := s.Stats()
-	s.cfg.Logger.Info("gateway stopped", "listen", s.Addr().String(), "commands", st.Commands, "published", st.Published, "delivered", st.Delivered)
+	s.cfg.Logger.Info("gateway stopped", "listen", s.Addr().String(), "commands", st.Commands, "published", st.Published, "given_up", st.GivenUp, "delivered", st.Delivered)
 	if err != nil {
 		return fmt.Errorf("resp: %w", err)
 	}
 	return nil
+}
+
+// attachFirst attaches to the topic of all channels, so that what is wrong with it is told now and not to the first who publishes. A gateway
+// that may only subscribe there serves those who do.
+func (s *Server) attachFirst(ctx context.Context) error {
+	if s.cfg.Topic == "" {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, s.cancel)
+	defer stop()
+	_, err := s.acquire(s.cfg.Topic) // and never released: it is the only one
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return nil
+	case errors.Is(err, ErrMayNot):
+		s.cfg.Logger.Warn("nobody can publish through this gateway", "topic", s.cfg.Topic, "error", err)
+		return nil
+	}
+	return fmt.Errorf("resp: --resp-topic %s: %s", s.cfg.Topic, plain(err))
 }
 
 // Close frees what a Server holds that was never served. After Serve it does nothing.

@@ -165,8 +165,8 @@ func TestChannelsThatAreNoTopics(t *testing.T) {
 	r := start(t, nil)
 	c := r.dial()
 	c.send("SUBSCRIBE a:b\nPUBLISH a:b x\nPUBLISH ok y\n")
-	c.wantPrefix("-ERR channel 'a:b' is no topic: bad name (--resp-topic")
-	c.wantPrefix("-ERR channel 'a:b' is no topic: bad name (--resp-topic")
+	c.wantPrefix("-ERR channel 'a:b' is no topic: no name of a topic: bad name (--resp-topic")
+	c.wantPrefix("-ERR channel 'a:b' is no topic: no name of a topic: bad name (--resp-topic")
 	c.want(":0\n")
 }
 
@@ -356,6 +356,9 @@ func TestAFullTopicHoldsPublishersUp(t *testing.T) {
 	c.send("PUBLISH a b\n")
 	testutil.Eventually(t, "it waits", func() bool { return r.Stats().Commands == 3 })
 	r.stop()
+	if s := r.Stats(); s.GivenUp != 1 || s.Published != 1 || s.Backpressure < 50*time.Millisecond || !strings.Contains(r.log.String(), "given_up=1 ") {
+		t.Errorf("%+v", s)
+	}
 }
 
 func TestReadingGoesOnAfterAFailure(t *testing.T) {

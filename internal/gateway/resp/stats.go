@@ -2,6 +2,7 @@ package resp
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,6 +19,9 @@ type Stats struct {
 	Accepted  uint64 // connections in all, the refused ones included
 	Commands  uint64
 	Published uint64 // frames
+	GivenUp   uint64 // frames that were read and could not be published: who sent them was told so, if it was still there
+	Outlets   int    // topics to which is published
+	GivenBack uint64 // of these, to make room for others
 	Read      uint64 // frames read from topics
 	Delivered uint64 // messages times subscribers
 	Missed    uint64 // bytes of positions that subscriptions missed
@@ -33,8 +37,13 @@ type Stats struct {
 	BlockBytes      int64  // memory of the blocks that these refer to
 	PartialBytes    int64  // memory with beginnings of commands
 
+	Backpressure time.Duration // in publish calls of more than 1 ms, which is waiting for room
+	BatchSizes   door.Spread   // frames of each publish call
+	PublishTimes door.Spread   // nanoseconds of each
+	Queue        door.Queue    // connections that wait to be accepted
+
 	Ends    map[string]uint64 // connections by why they ended or were not taken on
-	Denials map[string]uint64 // of commands: auth, publish, subscribe, channels
+	Denials map[string]uint64 // of commands: auth, publish, subscribe, channels, topics
 }
 
 // Stats returns the figures now.
@@ -45,6 +54,13 @@ func (s *Server) Stats() Stats {
 		Waiting: int(s.shared.Waiting.Load()), Queued: s.shared.Queued.Load(), BlockBytes: s.shared.Blocks.Live(),
 		PartialBytes: s.rests.Load(), Ends: s.ends.All(), Denials: s.denials.All(),
 	}
+	st.GivenUp, st.GivenBack, st.Backpressure = s.givenUp.Load(), s.givenBack.Load(), time.Duration(s.backpressure.Load())
+	st.BatchSizes.Take(&s.batchFrames)
+	st.PublishTimes.Take(&s.publishTimes)
+	st.Queue = door.QueueOf(s.listener)
+	s.outletMu.Lock()
+	st.Outlets = len(s.outlets)
+	s.outletMu.Unlock()
 	s.hubMu.Lock()
 	st.Topics = len(s.hubs)
 	s.hubMu.Unlock()
@@ -54,7 +70,7 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-var numbers = []door.Number[Stats]{
+var numbers = append([]door.Number[Stats]{
 	door.Gauge("connections", "Connections that are open.", func(s *Stats) float64 { return float64(s.Open) }),
 	door.Counter("connections_total", "Connections that were accepted, the refused ones included.", func(s *Stats) float64 { return float64(s.Accepted) }),
 	door.Counter("commands_total", "Commands.", func(s *Stats) float64 { return float64(s.Commands) }),
@@ -72,6 +88,15 @@ var numbers = []door.Number[Stats]{
 	door.Gauge("queued_bytes", "Bytes that wait for clients, counted for each.", func(s *Stats) float64 { return float64(s.Queued) }),
 	door.Gauge("partial_bytes", "Memory with commands that have not come whole.", func(s *Stats) float64 { return float64(s.PartialBytes) }),
 	door.Gauge("block_bytes", "Memory with encoded messages, shared by all clients.", func(s *Stats) float64 { return float64(s.BlockBytes) }),
+	door.Counter("given_up_frames_total", "Frames that were read and could not be published.", func(s *Stats) float64 { return float64(s.GivenUp) }),
+	door.Counter("backpressure_seconds_total", "Time spent in waiting for room in topics (publish calls of more than 1 ms).", func(s *Stats) float64 { return s.Backpressure.Seconds() }),
+	door.Gauge("publisher_topics", "Topics to which is published.", func(s *Stats) float64 { return float64(s.Outlets) }),
+	door.Counter("publisher_topics_given_back_total", "Topics whose publisher was given back to make room for another (--max-topics).", func(s *Stats) float64 { return float64(s.GivenBack) }),
+}, door.QueueNumbers(func(s *Stats) *door.Queue { return &s.Queue })...)
+
+var distributions = []door.Distribution[Stats]{
+	{Name: "batch_frames", Help: "Frames that were published at once.", To: 10, Unit: 1, Of: func(s *Stats) *door.Spread { return &s.BatchSizes }},
+	{Name: "publish_seconds", Help: "How long a publish call took.", From: 7, To: 34, Unit: 1e-9, Of: func(s *Stats) *door.Spread { return &s.PublishTimes }},
 }
 
 // figures are the server as Prometheus sees it.
@@ -83,7 +108,7 @@ func (s *Server) figures() *door.Figures[Stats] {
 				Of: func(st *Stats) map[string]float64 { return door.Floats(st.Ends) }},
 			{Name: "denials_total", Help: "Commands that were denied, by why.", Label: "reason", Kind: prometheus.CounterValue,
 				Of: func(st *Stats) map[string]float64 { return door.Floats(st.Denials) }},
-		},
+		}, Distributions: distributions,
 	}
 }
 

@@ -170,7 +170,7 @@ func TestStrangersGetLittleTimeAndMemory(t *testing.T) {
 	alice.send("AUTH s3cret\n")
 	alice.want("+OK\n")
 	big.send("*2\n$4\nAUTH\n$100000\n")
-	big.wantPrefix("-ERR Protocol error: an argument of 100000 bytes is above the limit of 16384")
+	big.wantPrefix("-ERR Protocol error: an argument of 100000 bytes is above the limit of 16384: authenticate first (AUTH)")
 	if _, err := silent.r.ReadByte(); err == nil {
 		t.Error("it was sent something")
 	}
