@@ -114,8 +114,11 @@ func (a *app) gateway(cmd *cobra.Command, f gatewayFlags) error {
 		return err
 	}
 	config.Logger = a.logger()
-	if config.Secure, err = f.secure(config.Logger); err != nil {
+	if config.Secure, err = f.secure(cmd, config.Logger); err != nil {
 		return err
+	}
+	if err := config.Check(); err != nil {
+		return usage(cmd, "%w", err)
 	}
 	if f.access != "" {
 		if config.Rules, err = door.ReadRules(f.access); err != nil {

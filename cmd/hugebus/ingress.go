@@ -108,8 +108,11 @@ func (a *app) ingress(cmd *cobra.Command, f ingressFlags) error {
 		return err
 	}
 	config.Logger = a.logger()
-	if config.Secure, err = f.secure(config.Logger); err != nil {
+	if config.Secure, err = f.secure(cmd, config.Logger); err != nil {
 		return err
+	}
+	if err := config.Check(); err != nil {
+		return usage(cmd, "%w", err)
 	}
 	e := untilSignal(cmd.Context())
 	defer e.close()

@@ -70,7 +70,7 @@ func secureIngress(w *world) {
 			w.Errorf("no %q in %s", want, in.err)
 		}
 	}
-	if r := w.run("", "ingress", "--listen", ":0", "--topic", "t", "--tls-cert", cert); r.code != 1 || !strings.Contains(r.err, "--tls-key") {
+	if r := w.run("", "ingress", "--listen", ":0", "--topic", "t", "--tls-cert", cert); r.code != 2 || !strings.Contains(r.err, "--tls-key") {
 		w.Errorf("a certificate without its key: %d, %s", r.code, r.err)
 	}
 }

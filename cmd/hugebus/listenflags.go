@@ -79,16 +79,34 @@ func (f *listenFlags) settings(cmd *cobra.Command) (door.Settings, error) {
 	if f.listen == "" {
 		return s, usage(cmd, "--listen is missing: give HOST:PORT, such as 127.0.0.1:7070 (port 0 takes a free one), or unix:///PATH")
 	}
-	if err := s.Check(); err != nil {
-		return s, usage(cmd, "%w", err)
+	return s, f.withoutEffect(cmd)
+}
+
+// withoutEffect finds a flag that does nothing for the kind of address.
+func (f *listenFlags) withoutEffect(cmd *cobra.Command) error {
+	network, _ := door.Split(f.listen)
+	flags := map[string][]string{
+		"unix": {"delay", "quick-ack", "busy-poll", "reuse-port", "incoming-cpu", "keepalive", "fast-open", "acceptors", "max-conns-per-addr"},
+		"udp":  {"delay", "quick-ack", "keepalive", "fast-open", "backlog", "max-conns", "max-conns-per-addr", "partial-timeout", "handshake-timeout", "acceptors"},
+	}[network]
+	for _, name := range flags {
+		if cmd.Flags().Changed(name) {
+			return usage(cmd, "--%s does nothing for %s://: leave it out", name, network)
+		}
 	}
-	return s, nil
+	if cmd.Flags().Changed("incoming-cpu") && !f.reusePort {
+		return usage(cmd, "--incoming-cpu chooses among listeners that share a port: add --reuse-port, or leave it out")
+	}
+	return nil
 }
 
 // secure is TLS, or nil if it is not asked for.
-func (f *listenFlags) secure(log *slog.Logger) (*door.Secure, error) {
+func (f *listenFlags) secure(cmd *cobra.Command, log *slog.Logger) (*door.Secure, error) {
 	if f.tls == (door.SecureFiles{}) {
 		return nil, nil
+	}
+	if err := f.tls.Check(); err != nil {
+		return nil, usage(cmd, "%w", err)
 	}
 	return door.NewSecure(f.tls, log)
 }

@@ -146,8 +146,6 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		return c, nil, err
 	}
 	switch {
-	case c.NewLane == nil:
-		err = errors.New("no NewLane: set it to a function that opens a publisher of the topic")
 	case c.Listener == nil && c.Listen == "":
 		err = errors.New("no address to listen on: give HOST:PORT, as in 127.0.0.1:7070 (port 0 takes a free one)")
 	case c.Lanes < 1 || c.Lanes > maxLanes:
@@ -164,14 +162,21 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		err = fmt.Errorf("batches of %d frames: at least 1 is needed", c.BatchFrames)
 	case c.MaxFrame < 0:
 		err = fmt.Errorf("a frame limit of %d bytes: give a positive number, or 0 for what the topic allows", c.MaxFrame)
-	case c.HandshakeTimeout < 0:
-		err = fmt.Errorf("a handshake time-out of %v: give a positive duration", c.HandshakeTimeout)
-	case c.IdleTimeout < 0:
-		err = fmt.Errorf("an idle time-out of %v: give a positive duration, or 0 for none", c.IdleTimeout)
-	case c.DrainTimeout < 0:
-		err = fmt.Errorf("a drain time-out of %v: give a positive duration, or 0 for none", c.DrainTimeout)
+	case c.Listener == nil && door.CheckAddress(c.Listen) != nil:
+		err = door.CheckAddress(c.Listen)
+	default:
+		err = errors.Join(
+			door.NotNegative("--handshake-timeout", c.HandshakeTimeout, "the default"), door.NotNegative("--idle-timeout", c.IdleTimeout, "never"),
+			door.NotNegative("--drain-timeout", c.DrainTimeout, "no end"),
+		)
 	}
 	return c, framing, err
+}
+
+// Check says what is wrong with the configuration, whatever this host and the broker have. New says the same. NewLane may be missing.
+func (c Config) Check() error {
+	_, _, err := c.resolve()
+	return err
 }
 
 func (c Config) network() string {

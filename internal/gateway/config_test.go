@@ -36,8 +36,8 @@ func TestConfigMistakesAreNamed(t *testing.T) {
 			"gateway: a frame limit of -1 bytes: give a positive number, or 0 for what the topic allows"},
 		{"frame above the topic's", func(c *Config) { c.MaxFrame = 1001 },
 			"gateway: a frame limit of 1001 bytes is above the topic's own of 1000 bytes: lower it (--max-frame), or use a topic with a larger capacity"},
-		{"idle", func(c *Config) { c.IdleTimeout = -1 }, "gateway: an idle time-out of -1ns: give a positive duration, or 0 for none"},
-		{"drain", func(c *Config) { c.DrainTimeout = -1 }, "gateway: a drain time-out of -1ns: give a positive duration, or 0 for none"},
+		{"idle", func(c *Config) { c.IdleTimeout = -1 }, "gateway: --idle-timeout is -1ns: give a positive duration, or 0 for never"},
+		{"drain", func(c *Config) { c.DrainTimeout = -1 }, "gateway: --drain-timeout is -1ns: give a positive duration, or 0 for no end"},
 		{"lane fails", func(c *Config) {
 			c.NewLane = func(ctx context.Context) (Lane, error) {
 				if tp.opened == 1 {
@@ -96,12 +96,18 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 	for _, tc := range []struct {
 		address string
 		is      error
+		lanes   int // that were opened, and are closed
 		parts   []string
 	}{
-		{taken.Addr().String(), unix.EADDRINUSE, []string{"ss -ltnp sport = :" + port, "another port"}},
-		{"192.0.2.1:0", unix.EADDRNOTAVAIL, []string{"no network interface"}},
-		{"127.0.0.1", nil, []string{"missing port", "give HOST:PORT"}},
-		{"127.0.0.1:99999", nil, []string{"invalid port", "give HOST:PORT"}},
+		{taken.Addr().String(), unix.EADDRINUSE, 1, []string{"ss -ltnp sport = :" + port, "another port"}},
+		{"192.0.2.1:0", unix.EADDRNOTAVAIL, 1, []string{"no network interface"}},
+		{"unix://" + t.TempDir() + "/none/sock", unix.ENOENT, 1, []string{"mkdir -p", "/none"}},
+		{"127.0.0.1", nil, 0, []string{"missing port", "give HOST:PORT"}},
+		{"127.0.0.1:99999", nil, 0, []string{`port "99999"`, "to 65535"}},
+		{"127.0.0.1:http-or-so", nil, 0, []string{`port "http-or-so"`}},
+		{"sctp://127.0.0.1:1", nil, 0, []string{"sctp://", "give HOST:PORT"}},
+		{"unix://", nil, 0, []string{"path is missing"}},
+		{"unix:///" + strings.Repeat("x", 107), nil, 0, []string{"108 bytes", "limit of 107"}},
 	} {
 		tp := newTopic(100)
 		_, err := NewIngress(t.Context(), Config{Listen: tc.address, NewLane: tp.newLane, Lanes: 1})
@@ -116,8 +122,8 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 				t.Errorf("no %q in %v", part, err)
 			}
 		}
-		if tp.closed != 1 {
-			t.Error("the lane is left open")
+		if tp.closed != tc.lanes {
+			t.Errorf("%s: %d lanes were closed, want %d", tc.address, tp.closed, tc.lanes)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -157,10 +158,18 @@ func (c *conn) interrupt() {
 	c.setDeadline(time.Unix(1, 0))
 }
 
+// tooLong is the limit that a connection has passed by which it ends.
+func (c *conn) tooLong(why reason) error {
+	if why == slowFrame {
+		return fmt.Errorf("a frame did not come whole within --partial-timeout %v", c.in.cfg.PartialTimeout)
+	}
+	return fmt.Errorf("nothing came for --idle-timeout %v", c.in.cfg.IdleTimeout)
+}
+
 // expire finds out what a deadline that passed means. If the connection goes on, no deadline is set afterwards.
 func (c *conn) expire() {
 	if at, why := c.deadline(); at != 0 && c.in.now() >= at && !c.in.stopping.Load() {
-		c.end(why, nil)
+		c.end(why, c.tooLong(why))
 		return
 	}
 	// With one that is over, run would return at once and never call step. An interrupt that is lost by this is not

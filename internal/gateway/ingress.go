@@ -80,8 +80,11 @@ func NewIngress(ctx context.Context, c Config) (*Ingress, error) {
 
 func newIngress(ctx context.Context, c Config) (*Ingress, error) {
 	c, framing, err := c.resolve()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case c.NewLane == nil:
+		return nil, errors.New("no NewLane: set it to a function that opens a publisher of the topic")
 	}
 	in := &Ingress{
 		cfg: c, codec: framing, began: time.Now(),

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -34,15 +35,52 @@ func Split(address string) (network, rest string) {
 	return "tcp", address
 }
 
+// longestPath is how many bytes the path of a Unix socket may have.
+const longestPath = len(unix.RawSockaddrUnix{}.Path) - 1
+
+// CheckAddress says what is wrong with an address as it stands, whatever this host has.
+func CheckAddress(address string) error {
+	network, rest := Split(address)
+	const forms = "give HOST:PORT, as in 127.0.0.1:7070 (port 0 takes a free one), unix:///PATH, or udp://HOST:PORT where datagrams are taken"
+	if scheme, _, ok := strings.Cut(rest, "://"); ok {
+		return fmt.Errorf("listen on %s: nothing is known by %s://: %s", address, scheme, forms)
+	}
+	if network == "unix" {
+		switch {
+		case rest == "":
+			return fmt.Errorf("listen on %s: the path is missing: give one, as in unix:///run/app/in.sock", address)
+		case len(rest) > longestPath:
+			return fmt.Errorf("listen on %s: a path of %d bytes is above the limit of %d for sockets: take a shorter one", address, len(rest), longestPath)
+		}
+		return nil
+	}
+	_, port, err := net.SplitHostPort(rest)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w: %s", address, err, forms)
+	}
+	if _, err := net.LookupPort(network, port); err != nil {
+		return fmt.Errorf("listen on %s: port %q is none: give a number from 0 (a free one) to 65535", address, port)
+	}
+	return nil
+}
+
+// CheckStream is CheckAddress where connections are wanted.
+func CheckStream(address string) error {
+	if network, _ := Split(address); network == "udp" {
+		return fmt.Errorf("listen on %s: datagrams are no connections: use tcp:// or unix://", address)
+	}
+	return CheckAddress(address)
+}
+
 // Listen listens for connections on HOST:PORT, tcp://HOST:PORT or unix:///PATH. A socket file that a killed process left is
 // removed first; one that somebody listens on is an error.
 func Listen(ctx context.Context, address string, s Settings) (net.Listener, error) {
+	if err := CheckStream(address); err != nil {
+		return nil, err
+	}
 	network, rest := Split(address)
-	switch network {
-	case "unix":
+	if network == "unix" {
 		return listenUnix(ctx, rest)
-	case "udp":
-		return nil, fmt.Errorf("listen on %s: datagrams are no connections: use tcp:// or unix://", address)
 	}
 	lc := net.ListenConfig{Control: s.control, KeepAliveConfig: s.keepAlive()}
 	if s.KeepAlive < 0 {
@@ -92,7 +130,6 @@ func abandoned(path string) bool {
 func listenError(address string, err error) error {
 	network, rest := Split(address)
 	remedy := ""
-	var syntax *net.AddrError
 	switch {
 	case errors.Is(err, unix.EADDRINUSE) && network == "unix":
 		remedy = ": somebody listens there, or it is no socket: stop that, or take another path"
@@ -102,12 +139,12 @@ func listenError(address string, err error) error {
 		remedy = fmt.Sprintf(`: see who has it by "ss -l%snp sport = :%s" and stop that, or take another port (0 takes a free one)`, kind, port)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		remedy = `: no network interface of this host has that address ("ip addr" lists them; 0.0.0.0 or [::] means all)`
+	case errors.Is(err, fs.ErrNotExist) && network == "unix":
+		remedy = fmt.Sprintf(`: make its folder (mkdir -p "%s"), or take another path`, filepath.Dir(rest))
 	case errors.Is(err, unix.EACCES) && network == "unix":
 		remedy = ": take a folder that this user may write to"
 	case errors.Is(err, unix.EACCES):
 		remedy = ": ports below net.ipv4.ip_unprivileged_port_start need root or CAP_NET_BIND_SERVICE: take a higher one"
-	case errors.As(err, &syntax):
-		remedy = ": give HOST:PORT, as in 127.0.0.1:7070, unix:///PATH, or udp://HOST:PORT where datagrams are taken"
 	}
 	return fmt.Errorf("listen on %s: %w%s", address, err, remedy)
 }

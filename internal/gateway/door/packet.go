@@ -11,6 +11,9 @@ import (
 
 // ListenPacket takes datagrams at udp://HOST:PORT. The kernel tells with them how many it had to drop (sys.ParseDrops).
 func ListenPacket(ctx context.Context, address string, s Settings) (*net.UDPConn, error) {
+	if err := CheckAddress(address); err != nil {
+		return nil, err
+	}
 	network, rest := Split(address)
 	if network != "udp" {
 		return nil, fmt.Errorf("listen on %s: that is no address for datagrams: use udp://HOST:PORT", address)

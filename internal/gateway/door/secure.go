@@ -40,11 +40,19 @@ type fileState struct {
 	size     int64
 }
 
+// Check says whether a file is missing.
+func (f SecureFiles) Check() error {
+	if f.Cert == "" || f.Key == "" {
+		return errors.New("TLS needs a certificate and its key: give both --tls-cert and --tls-key")
+	}
+	return nil
+}
+
 // NewSecure reads the files.
 func NewSecure(files SecureFiles, log *slog.Logger) (*Secure, error) {
 	s := &Secure{files: files, log: log}
-	if files.Cert == "" || files.Key == "" {
-		return nil, errors.New("TLS needs a certificate and its key: give both --tls-cert and --tls-key")
+	if err := files.Check(); err != nil {
+		return nil, err
 	}
 	s.seen = s.states()
 	config, err := s.load()

@@ -109,22 +109,29 @@ func (c Config) resolve() (Config, codec.Codec, error) {
 		c.Logger = slog.Default()
 	}
 	switch {
-	case c.Source == nil:
-		err = errors.New("no Source: set it to a subscription of the topic")
 	case c.Listener == nil && c.Listen == "":
 		err = errors.New("no address to listen on: give HOST:PORT, as in 127.0.0.1:7070 (port 0 takes a free one), or unix:///PATH")
-	case c.MaxPayload < 1:
-		err = fmt.Errorf("a largest payload of %d bytes: set MaxPayload to the topic's", c.MaxPayload)
 	case c.MaxLag < 1:
-		err = fmt.Errorf("a lag of %d bytes: at least 1 is needed (--max-lag)", c.MaxLag)
+		err = door.CheckBounds(door.Bound{Flag: "--max-lag", Value: int64(c.MaxLag), Least: 1})
 	case c.History < 0 || c.History > c.MaxLag/2:
 		err = fmt.Errorf("a history of %d bytes: give at most half of the lag that a client may have (--max-lag %d)", c.History, c.MaxLag)
 	case c.Linger < 0:
-		err = fmt.Errorf("a linger time of %v: give a positive duration, or 0 for none (--linger)", c.Linger)
+		err = door.NotNegative("--linger", c.Linger, "none")
+	case c.HandshakeTimeout < 0:
+		err = door.NotNegative("--handshake-timeout", c.HandshakeTimeout, "the default")
 	case c.Writers < 1 || c.Writers > maxWriters:
 		err = fmt.Errorf("%d writers: give 1 to %d, or 0 for as many as there are processors, at most %d (--writers)", c.Writers, maxWriters, maxDefaultWriters)
+	case c.Listener == nil && door.CheckStream(c.Listen) != nil:
+		err = door.CheckStream(c.Listen)
 	default:
 		err = c.Socket.Check()
 	}
 	return c, framing, err
+}
+
+// Check says what is wrong with the configuration, whatever this host and the broker have. New says the same. Source and MaxPayload may be
+// missing.
+func (c Config) Check() error {
+	_, _, err := c.resolve()
+	return err
 }

@@ -65,8 +65,13 @@ func New(ctx context.Context, c Config) (*Egress, error) {
 
 func newEgress(ctx context.Context, c Config) (*Egress, error) {
 	c, framing, err := c.resolve()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case c.Source == nil:
+		return nil, errors.New("no Source: set it to a subscription of the topic")
+	case c.MaxPayload < 1:
+		return nil, fmt.Errorf("a largest payload of %d bytes: set MaxPayload to the topic's", c.MaxPayload)
 	}
 	marker, ok := framing.(codec.Marker)
 	if !ok {

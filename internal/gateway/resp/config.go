@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -102,13 +101,29 @@ func (c Config) resolve() (Config, error) {
 		c.Logger = slog.Default()
 	}
 	switch {
-	case c.Bus == nil:
-		return c, errors.New("no Bus")
 	case c.Listener == nil && c.Listen == "":
 		return c, errors.New("no address to listen on: give HOST:PORT, as in 127.0.0.1:6379 (port 0 takes a free one), or unix:///PATH")
-	case c.MaxFrame < 1 || c.MaxLag < 1 || c.MaxMemory < 1 || c.MaxChannels < 1 || c.MaxTopics < 1 || c.MaxPipeline < 1 || c.IdleTimeout < 0 || c.HandshakeTimeout < 0:
-		return c, fmt.Errorf("a limit is negative: --max-frame %d, --max-lag %d, --max-memory %d, --max-channels %d, --max-topics %d, --max-pipeline %d, --idle-timeout %v, --handshake-timeout %v",
-			c.MaxFrame, c.MaxLag, c.MaxMemory, c.MaxChannels, c.MaxTopics, c.MaxPipeline, c.IdleTimeout, c.HandshakeTimeout)
 	}
-	return c, c.Socket.Check()
+	return c, errors.Join(
+		door.CheckBounds(
+			door.Bound{Flag: "--max-frame", Value: int64(c.MaxFrame), Least: 1}, door.Bound{Flag: "--max-lag", Value: int64(c.MaxLag), Least: 1},
+			door.Bound{Flag: "--max-memory", Value: c.MaxMemory, Least: 1}, door.Bound{Flag: "--max-channels", Value: int64(c.MaxChannels), Least: 1},
+			door.Bound{Flag: "--max-topics", Value: int64(c.MaxTopics), Least: 1}, door.Bound{Flag: "--max-pipeline", Value: int64(c.MaxPipeline), Least: 1},
+		),
+		door.NotNegative("--idle-timeout", c.IdleTimeout, "never"), door.NotNegative("--handshake-timeout", c.HandshakeTimeout, "the default"),
+		checkAddress(c), c.Socket.Check(),
+	)
+}
+
+func checkAddress(c Config) error {
+	if c.Listener != nil {
+		return nil
+	}
+	return door.CheckStream(c.Listen)
+}
+
+// Check says what is wrong with the configuration, whatever this host and the broker have. New says the same. Bus may be missing.
+func (c Config) Check() error {
+	_, err := c.resolve()
+	return err
 }

@@ -71,6 +71,9 @@ type Server struct {
 // was given included.
 func New(ctx context.Context, c Config) (*Server, error) {
 	c, err := c.resolve()
+	if c.Bus == nil {
+		err = errors.Join(errors.New("no Bus"), err)
+	}
 	if err != nil {
 		if c.Listener != nil {
 			err = errors.Join(err, c.Listener.Close())
