@@ -70,13 +70,14 @@ func TestARunFindsEveryFrame(t *testing.T) {
 func TestRunsThatCannotBe(t *testing.T) {
 	place(t)
 	for want, change := range map[string]func(o *Options){
-		"99 frames: use 100":    func(o *Options) { o.Frames = 99 },
-		"2000000000 frames":     func(o *Options) { o.Frames = 2_000_000_000 },
-		"96KiB is not a power":  func(o *Options) { o.Capacity = 96 << 10 },
-		"4KiB is too small":     func(o *Options) { o.Capacity = 4 << 10 },
-		"no such file":          func(o *Options) { o.Child = func(_, _ string) *exec.Cmd { return exec.Command("/does/not/exist") } },
-		"worker 1 (pid ":        func(o *Options) { o.Child = func(_, _ string) *exec.Cmd { return exec.Command("false") } },
-		"ended in the middle: ": func(o *Options) { o.Child = func(_, _ string) *exec.Cmd { return exec.Command("true") } },
+		"99 frames: use 100":   func(o *Options) { o.Frames = 99 },
+		"2000000000 frames":    func(o *Options) { o.Frames = 2_000_000_000 },
+		"96KiB is not a power": func(o *Options) { o.Capacity = 96 << 10 },
+		"4KiB is too small":    func(o *Options) { o.Capacity = 4 << 10 },
+		"no such file":         func(o *Options) { o.Child = func(_, _ string) *exec.Cmd { return exec.Command("/does/not/exist") } },
+		// Which of the workers is told of is by chance.
+		") ended in the middle: exit status 1": func(o *Options) { o.Child = func(_, _ string) *exec.Cmd { return exec.Command("false") } },
+		") ended in the middle: exit status 0": func(o *Options) { o.Child = func(_, _ string) *exec.Cmd { return exec.Command("true") } },
 		"worker 1 said \"hello\"": func(o *Options) {
 			o.Child = func(_, _ string) *exec.Cmd { return exec.Command("sh", "-c", "echo hello; exec sleep 600") }
 		},
