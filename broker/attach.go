@@ -32,6 +32,7 @@ type attachment struct {
 	revoked    atomic.Bool // it goes because its claim was taken away
 	repaired   uint64      // bytes that its repair skipped
 	settled    atomic.Bool // it has gone, and its slot is free
+	note       atomic.Pointer[string]
 }
 
 // logged are the attributes that name an attachment in the log.

@@ -258,9 +258,13 @@ func (p *page) rate(a *attachment, info *control.AttachmentInfo) {
 
 // infoOf is what the broker itself knows about an attachment.
 func infoOf(a *attachment) control.AttachmentInfo {
-	return control.AttachmentInfo{
+	info := control.AttachmentInfo{
 		Attachment: a.id, Slot: a.slot, Name: a.name, UID: a.who.UID, PID: a.who.PID, Command: a.who.Command, Attached: a.since,
 	}
+	if note := a.note.Load(); note != nil {
+		info.Note = *note
+	}
+	return info
 }
 
 func (t *topic) publisherInfo(a *attachment) control.AttachmentInfo {

@@ -45,10 +45,12 @@ func (s *session) do(r control.Request) (outcome, error) {
 		return handle(r, s.stop)
 	case control.OpUnstick:
 		return handle(r, s.unstick)
+	case control.OpNote:
+		return handle(r, s.note)
 	case control.OpHello:
 		return outcome{}, control.Errorf(control.CodeMalformed, "hello was said before")
 	}
-	return outcome{}, control.Errorf(control.CodeUnknownOp, "operation %.32q is not one of ping, create, list, show, remove, attach, detach, deadletter, reattach, stop, unstick", string(r.Op))
+	return outcome{}, control.Errorf(control.CodeUnknownOp, "operation %.32q is not one of ping, create, list, show, remove, attach, detach, deadletter, reattach, stop, unstick, note", string(r.Op))
 }
 
 // handle decodes a request's body for fn.
@@ -275,6 +277,22 @@ func (s *session) detach(r control.DetachRequest) (outcome, error) {
 	a.revoked.Store(r.Revoked)
 	h.letGo([]*attachment{a}, false)
 	s.log.Debug("detached", append(a.logged(), "topic", a.topic.name)...)
+	return outcome{body: control.Empty{}}, nil
+}
+
+// note keeps what a client says about an attachment. The next broker does not know it.
+func (s *session) note(r control.NoteRequest) (outcome, error) {
+	if err := control.CheckNote(r.Text); err != nil {
+		return outcome{}, control.Errorf(control.CodeInvalid, "%v", err)
+	}
+	h := s.holder
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.held[r.Attachment]
+	if a == nil {
+		return outcome{}, control.Errorf(control.CodeNotFound, "this client has no attachment %d", r.Attachment)
+	}
+	a.note.Store(&r.Text)
 	return outcome{body: control.Empty{}}, nil
 }
 

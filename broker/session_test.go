@@ -101,6 +101,9 @@ func TestBadMessagesAreAnsweredAndTheConnectionGoesOn(t *testing.T) {
 		{control.Request{ID: 19, Op: control.OpAttach, Body: body(`{"topic":"orders","kind":"subscriber","policy":"evict","evict_lag":-1}`)}, 19, control.CodeInvalid, "negative"},
 		{control.Request{ID: 20, Op: control.OpAttach, Body: body(`{"topic":"orders","kind":"publisher","name":"a\u0000"}`)}, 20, control.CodeInvalid, "printable"},
 		{control.Request{ID: 21, Op: control.OpAttach, Body: body(`{"topic":"a/b","kind":"publisher"}`)}, 21, control.CodeInvalid, "'/'"},
+		{control.Request{ID: 22, Op: control.OpNote, Body: body(`{"attachment":7,"text":"x"}`)}, 22, control.CodeNotFound, "no attachment 7"},
+		{control.Request{ID: 23, Op: control.OpNote, Body: body(`{"attachment":7,"text":"` + strings.Repeat("x", 513) + `"}`)}, 23, control.CodeInvalid, "note of 513 bytes is above the limit of 512"},
+		{control.Request{ID: 24, Op: control.OpNote, Body: body(`{"attachment":7,"text":"a\u001b[2J"}`)}, 24, control.CodeInvalid, "printable"},
 	}
 	for _, c := range cases {
 		m := p.sendRaw(c.send)

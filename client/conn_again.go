@@ -25,7 +25,9 @@ const (
 )
 
 // waits reports whether a request waits for a broker that is away. Some have another way out.
-func waits(op control.Op) bool { return op != control.OpDetach && op != control.OpDeadLetter }
+func waits(op control.Op) bool {
+	return op != control.OpDetach && op != control.OpDeadLetter && op != control.OpNote
+}
 
 // repeatable reports whether a request may be sent again when its broker died before the reply.
 func repeatable(op control.Op) bool {

@@ -277,3 +277,31 @@ func TestAttachWithTooFewOrWrongDescriptors(t *testing.T) {
 		t.Errorf("%d mappings are left", len(c.mappings))
 	}
 }
+
+func TestNotesStandBesideTheirSubscription(t *testing.T) {
+	socket, _ := runBroker(t, broker.Config{})
+	c, other := connectTo(t, socket), connectTo(t, socket)
+	s, err := c.Subscriber(t.Context(), "t", SubscriberOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"slow: 192.0.2.7", "", "größer"} {
+		if err := s.Note(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := other.Topic(t.Context(), "t"); err != nil || info.Subscribers[0].Note != text {
+			t.Errorf("%+v, %v, want %q", info.Subscribers, err, text)
+		}
+	}
+	for _, text := range []string{strings.Repeat("x", 513), "a\nb", "\xff"} {
+		if err := s.Note(t.Context(), text); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Note(t.Context(), "x"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

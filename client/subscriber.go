@@ -268,6 +268,19 @@ func (s *Subscriber) Position() Position { return s.s.Position() }
 // Policy is the policy in force: that of an evicted subscriber is Lossy.
 func (s *Subscriber) Policy() Policy { return s.s.Policy() }
 
+// Note tells the broker something about the subscription, which `hugebus topic show` has beside it until the next note, an empty one, or
+// the broker's end: up to 512 bytes of printable UTF-8. It may be called by any goroutine. ErrInvalid: the text; ErrBrokerUnavailable: nobody
+// is told; os.ErrClosed: it is closed.
+func (s *Subscriber) Note(ctx context.Context, text string) error {
+	if err := control.CheckNote(text); err != nil {
+		return fmt.Errorf("client: %w", control.Errorf(control.CodeInvalid, "%v", err))
+	}
+	if !s.att.client.conn.holds(s.att.id) {
+		return os.ErrClosed
+	}
+	return s.att.client.conn.request(ctx, control.OpNote, control.NoteRequest{Attachment: s.att.id, Text: text}, &control.Empty{})
+}
+
 // Close ends the subscription; publishers that it held back go on. A call that waits
 // returns os.ErrClosed; a handler that runs goes on to its end.
 func (s *Subscriber) Close() error {

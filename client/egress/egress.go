@@ -10,8 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/hugebus/hugebus/client"
+	"github.com/hugebus/hugebus/internal/control"
 	"github.com/hugebus/hugebus/internal/gateway/egress"
 )
 
@@ -69,11 +72,47 @@ func maxPayload(ctx context.Context, bus *client.Client, topic string) (int, err
 
 // Serve sends until ctx ends; see the package's example. It ends the subscription. After Close it returns an error.
 func (e *Egress) Serve(ctx context.Context) error {
+	noting, stop := context.WithCancel(ctx)
+	var noted sync.WaitGroup
+	noted.Go(func() { e.note(noting) })
 	err := e.Egress.Serve(ctx)
+	stop()
+	noted.Wait()
 	if errors.Is(err, egress.ErrServed) {
 		return err
 	}
 	return errors.Join(err, e.sub.Close())
+}
+
+const (
+	// noteEvery is the time between two looks at who is slow, and tellEvery that after which the broker is told again, which may be another one.
+	noteEvery = time.Second
+	tellEvery = 10 * time.Second
+)
+
+// note has `hugebus topic show` name slow clients, until ctx ends.
+func (e *Egress) note(ctx context.Context) {
+	tick := time.NewTicker(noteEvery)
+	defer tick.Stop()
+	told, when := "", time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		text := e.SlowNote(control.MaxNote)
+		if text == told && (text == "" || time.Since(when) < tellEvery) {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, tellEvery)
+		err := e.sub.Note(bounded, text)
+		cancel()
+		if err == nil {
+			told, when = text, time.Now()
+		}
+		// An error: the broker is away, or too old to know of notes. The log and the figures name them too.
+	}
 }
 
 // Close frees what an Egress holds that was never served. After Serve it does nothing.

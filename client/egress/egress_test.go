@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hugebus/hugebus/client/egress"
 	"github.com/hugebus/hugebus/internal/bustest"
 	"github.com/hugebus/hugebus/internal/keeper/keepertest"
+	"github.com/hugebus/hugebus/internal/testutil"
 )
 
 func TestMain(m *testing.M) { keepertest.Main(m) }
@@ -79,5 +81,37 @@ func TestWhatIsPublishedIsSent(t *testing.T) {
 	if n := subscribers(t, bus); n != 0 {
 		t.Errorf("%d subscribers", n)
 	}
+	bustest.Check(t, pub.Close())
+}
+
+// TestSlowClientsAreNamedByTheTopic has a client that reads nothing, and asks the broker about the topic.
+func TestSlowClientsAreNamedByTheTopic(t *testing.T) {
+	bus := bustest.Connect(t)
+	pub, err := bus.Publisher(t.Context(), "ticks", client.PublisherOptions{})
+	bustest.Check(t, err)
+	e, err := egress.New(t.Context(), bus, "ticks", egress.Options{}, egress.Config{Listen: "127.0.0.1:0", MaxLag: 64 << 10, Logger: slog.New(slog.DiscardHandler)})
+	bustest.Check(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- e.Serve(ctx) }()
+	conn, err := net.Dial("tcp", e.Addr().String())
+	bustest.Check(t, err)
+	note := func() string {
+		info, err := bus.Topic(t.Context(), "ticks")
+		bustest.Check(t, err)
+		return info.Subscribers[0].Note
+	}
+	want := "slow: " + conn.LocalAddr().String() + " ("
+	testutil.Eventually(t, "the slow client is named", func() bool {
+		bustest.Check(t, pub.Publish(t.Context(), make([]byte, 10_000)))
+		return e.Stats().Skips > 0 && strings.HasPrefix(note(), want) && strings.Contains(note(), "skipped ")
+	})
+	bustest.Check(t, conn.Close())
+	testutil.Eventually(t, "nobody is slow any more", func() bool {
+		bustest.Check(t, pub.Publish(t.Context(), make([]byte, 10)))
+		return note() == ""
+	})
+	stop()
+	bustest.Check(t, <-served)
 	bustest.Check(t, pub.Close())
 }

@@ -165,7 +165,7 @@ func (a *app) egress(cmd *cobra.Command, f egressFlags) error {
 	defer end()
 	err = out.Serve(e.stop)
 	s := out.Stats()
-	a.say("pushed from %s: %d frames to %d connections, %d deliveries, %d skipped", f.topic, s.Read, s.Accepted, s.Delivered, s.SkippedFrames)
+	a.say("pushed from %s: %d frames to %d connections, %d deliveries, %d skipped", f.topic, s.Read, s.Accepted, s.Delivered-s.SkippedFrames, s.SkippedFrames)
 	if err != nil {
 		return fmt.Errorf("egress on %s: %w", out.Addr(), err)
 	}

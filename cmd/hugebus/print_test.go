@@ -95,3 +95,15 @@ func TestErrorsAreOneLine(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestNotesHaveAColumnWhereThereAreSome looks at the table of subscribers.
+func TestNotesHaveAColumnWhereThereAreSome(t *testing.T) {
+	quiet, noted := client.AttachmentInfo{Name: "reader", Policy: "reliable"}, client.AttachmentInfo{Name: "egress", Policy: "reliable", Note: "slow: 192.0.2.7:50312"}
+	if text := table(attachmentRows([]client.AttachmentInfo{quiet})); strings.Contains(text, "NOTE") {
+		t.Errorf("nobody has a note: %s", text)
+	}
+	lines := strings.Split(table(attachmentRows([]client.AttachmentInfo{quiet, noted})), "\n")
+	if !strings.HasSuffix(strings.TrimSpace(lines[0]), "NOTE") || strings.Contains(lines[1], "slow") || !strings.HasSuffix(strings.TrimSpace(lines[2]), "slow: 192.0.2.7:50312") {
+		t.Errorf("%q", lines)
+	}
+}

@@ -132,13 +132,14 @@ func publisherRows(all []client.AttachmentInfo) []string {
 
 // attachmentRows lists subscribers or members, with the columns that at least one of them has something in.
 func attachmentRows(all []client.AttachmentInfo) []string {
-	policy, gaps := false, false
+	policy, gaps, notes := false, false, false
 	for _, a := range all {
 		policy = policy || a.Policy != ""
 		gaps = gaps || a.Gaps > 0 || a.Evicted || a.Expelled != ""
+		notes = notes || a.Note != ""
 	}
 	head := []any{"  SLOT", "NAME", "UID", "PID", "COMMAND", "POSITION", "LAG", "FRAMES", "FRAMES/S", "MB/S"}
-	lines := []string{row(extend(head, policy, "POLICY", gaps, "GAPS")...)}
+	lines := []string{row(extend(head, policy, "POLICY", gaps, "GAPS", notes, "NOTE")...)}
 	for _, a := range all {
 		cells := []any{fmt.Sprintf("  %d", a.Slot), a.Name, a.UID, a.PID, a.Command, a.Position, a.LagBytes, a.Frames,
 			fmt.Sprintf("%.0f", a.FramesPerSecond), fmt.Sprintf("%.1f", a.BytesPerSecond/1e6)}
@@ -152,7 +153,7 @@ func attachmentRows(all []client.AttachmentInfo) []string {
 		if a.Expelled != "" {
 			missed += ", expelled: " + a.Expelled
 		}
-		lines = append(lines, row(extend(cells, policy, a.Policy, gaps, missed)...))
+		lines = append(lines, row(extend(cells, policy, a.Policy, gaps, missed, notes, a.Note)...))
 	}
 	return lines
 }

@@ -155,6 +155,12 @@ type DetachRequest struct {
 	Revoked bool `json:"revoked,omitempty"`
 }
 
+// A NoteRequest says something about an attachment, for who looks at the topic, until the next note. An empty one takes it back.
+type NoteRequest struct {
+	Attachment uint64 `json:"attachment"`
+	Text       string `json:"text"` // see CheckNote
+}
+
 // A DeadLetterRequest asks to move frames of a group that were redelivered too often
 // into the topic's dead-letter topic.
 type DeadLetterRequest struct {

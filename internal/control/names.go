@@ -57,16 +57,25 @@ func nameRune(r rune) bool {
 
 // CheckLabel tells what is wrong with the name that a client gives to itself or to an
 // attachment. It goes to logs, figures and terminals, so it must be printable.
-func CheckLabel(label string) error {
-	if len(label) > MaxName {
-		return fmt.Errorf("client name of %d bytes is above the limit of %d", len(label), MaxName)
+func CheckLabel(label string) error { return checkText("client name", label, MaxName) }
+
+// MaxNote is how many bytes the note of an attachment may have.
+const MaxNote = 512
+
+// CheckNote is CheckLabel for notes, which may be longer.
+func CheckNote(text string) error { return checkText("note", text, MaxNote) }
+
+// checkText tells what is wrong with a text that goes to terminals.
+func checkText(what, text string, limit int) error {
+	if len(text) > limit {
+		return fmt.Errorf("%s of %d bytes is above the limit of %d", what, len(text), limit)
 	}
-	if !utf8.ValidString(label) {
-		return fmt.Errorf("client name %q is not UTF-8", label)
+	if !utf8.ValidString(text) {
+		return fmt.Errorf("%s %q is not UTF-8", what, text)
 	}
-	for i, r := range label {
+	for i, r := range text {
 		if !unicode.IsPrint(r) {
-			return fmt.Errorf("client name %q has %q at byte %d: use printable characters", label, r, i)
+			return fmt.Errorf("%s %q has %q at byte %d: use printable characters", what, text, r, i)
 		}
 	}
 	return nil

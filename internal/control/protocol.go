@@ -41,6 +41,7 @@ const (
 	OpReattach   Op = "reattach"
 	OpStop       Op = "stop"
 	OpUnstick    Op = "unstick"
+	OpNote       Op = "note"
 )
 
 // An EventKind names what the broker tells a client without having been asked.

@@ -118,6 +118,8 @@ type AttachmentInfo struct {
 	Evicted bool `json:"evicted,omitempty"`
 	// Expelled says why its slot does nothing any more: what its words in shared memory were.
 	Expelled string `json:"expelled,omitempty"`
+	// Note is what its client last said about it, such as who of an egress' clients is slow.
+	Note string `json:"note,omitempty"`
 }
 
 // A GroupInfo describes a group and its members.

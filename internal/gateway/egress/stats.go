@@ -2,7 +2,11 @@ package egress
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -83,6 +87,37 @@ func (e *Egress) Slowest(n int) []SlowClient {
 	})
 	return slow[:min(n, len(slow))]
 }
+
+// SlowNote names the clients that are slow, in at most limit bytes of printable characters: those for which more than a quarter of Config.MaxLag waits, and
+// those that were skipped. It is empty if there are none.
+func (e *Egress) SlowNote(limit int) string {
+	note, more := "", 0
+	for _, c := range e.Slowest(math.MaxInt) {
+		if c.Lag <= e.cfg.MaxLag/4 && c.Skips == 0 {
+			continue
+		}
+		one := fmt.Sprintf("%s (%d bytes behind, skipped %d times)", c.Peer, c.Lag, c.Skips)
+		switch {
+		case note == "":
+			note = "slow: " + one
+		case len(note)+len(one) < limit-roomForMore:
+			note += ", " + one
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		note += fmt.Sprintf(", and %d more", more)
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, note[:min(len(note), limit)])
+}
+
+const roomForMore = 32 // bytes of ", and N more"
 
 // namedSlow is how many slow clients the figures name: labels of unbounded number are a burden to who collects them.
 const namedSlow = 10
