@@ -28,40 +28,68 @@ type outlet struct {
 // acquire returns the outlet of a topic, opened if need be. Who publishes to other topics does not wait for that. It is not given
 // back to the broker before release.
 func (s *Server) acquire(topic string) (*outlet, error) {
-	s.outletMu.Lock()
-	o := s.outlets[topic]
-	if o != nil {
-		o.users++
-		s.outletMu.Unlock()
-		<-o.opened
-		if o.failed != nil {
-			s.release(o)
-			return nil, o.failed
-		}
-		return o, nil
-	}
-	idle, room := s.makeRoom()
-	if !room {
-		s.outletMu.Unlock()
+	o, mine, idle := s.reserve(topic)
+	if o == nil {
 		return nil, s.tooManyTopics("clients are publishing to", topic)
 	}
-	o = &outlet{topic: topic, opened: make(chan struct{}), users: 1}
-	s.outlets[topic] = o
-	s.outletMu.Unlock()
-	if idle != nil {
-		s.givenBack.Add(1)
-		if err := idle.lane.Close(); err != nil {
-			s.warnings.Warn("give_back", "a topic's publisher is not given back", slog.String("topic", idle.topic), slog.Any("error", err))
+	if mine {
+		if idle != nil {
+			s.giveBack(idle)
 		}
+		if o.failed = s.open(o); o.failed != nil {
+			s.drop(o)
+		}
+		close(o.opened)
 	}
-	o.failed = s.open(o)
-	close(o.opened)
+	<-o.opened
 	if o.failed != nil {
-		s.drop(o)
 		s.release(o)
 		return nil, o.failed
 	}
 	return o, nil
+}
+
+// reserve takes a topic's outlet into use: that which is there, or one that is the caller's to open (mine) after it has given back another
+// (idle, if it is not nil). nil: for a while now all are in use.
+func (s *Server) reserve(topic string) (o *outlet, mine bool, idle *outlet) {
+	s.outletMu.Lock()
+	defer s.outletMu.Unlock()
+	var patience *time.Timer
+	for late := false; ; {
+		if o = s.outlets[topic]; o != nil {
+			o.users++
+			return o, false, nil
+		}
+		idle, room := s.makeRoom()
+		switch {
+		case room:
+			o = &outlet{topic: topic, opened: make(chan struct{}), users: 1}
+			s.outlets[topic] = o
+			return o, true, idle
+		case late:
+			return nil, false, nil
+		case patience == nil:
+			patience = time.AfterFunc(roomPatience, func() {
+				s.outletMu.Lock()
+				late = true
+				s.outletMu.Unlock()
+				s.outletFree.Broadcast()
+			})
+			defer patience.Stop()
+		}
+		s.outletFree.Wait()
+	}
+}
+
+// roomPatience is how long a topic waits until another is not in use. Most are for some microseconds, one that is full for as long as it is.
+const roomPatience = time.Second
+
+// giveBack detaches from a topic that nobody publishes to now.
+func (s *Server) giveBack(o *outlet) {
+	s.givenBack.Add(1)
+	if err := o.lane.Close(); err != nil {
+		s.warnings.Warn("give_back", "a topic's publisher is not given back", slog.String("topic", o.topic), slog.Any("error", err))
+	}
 }
 
 // tooManyTopics counts and tells a channel that is one topic too many.
@@ -97,6 +125,9 @@ func (s *Server) release(o *outlet) {
 	s.releases++
 	o.users--
 	o.last = s.releases
+	if o.users == 0 {
+		s.outletFree.Broadcast()
+	}
 }
 
 // open attaches to the outlet's topic.
@@ -118,6 +149,7 @@ func (s *Server) drop(o *outlet) {
 	defer s.outletMu.Unlock()
 	if s.outlets[o.topic] == o {
 		delete(s.outlets, o.topic)
+		s.outletFree.Broadcast()
 	}
 }
 

@@ -45,9 +45,10 @@ type Server struct {
 	hubs   map[string]*hub
 	noHubs bool // none begins any more
 
-	outletMu sync.Mutex
-	outlets  map[string]*outlet
-	releases uint64 // so far
+	outletMu   sync.Mutex
+	outletFree sync.Cond // somebody has released one
+	outlets    map[string]*outlet
+	releases   uint64 // so far
 
 	accepted  atomic.Uint64
 	commands  atomic.Uint64
@@ -84,6 +85,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		cfg: c, listener: c.Listener, began: time.Now(), conns: make(map[*conn]struct{}), hubs: make(map[string]*hub), outlets: make(map[string]*outlet),
 		subs: pubsub{channels: make(audiences), patterns: make(audiences), hopes: make(map[hope]int)},
 	}
+	s.outletFree.L = &s.outletMu
 	s.limits.MaxConns, s.limits.MaxPerAddr = c.MaxConns, c.MaxConnsPerAddr
 	s.warnings = door.NewRateLog(c.Logger, func() time.Duration { return time.Since(s.began) })
 	s.shared.MaxLag, s.shared.WriteTimeout, s.shared.OnSlow = c.MaxLag, c.WriteTimeout, func(*outbox.Outbox, outbox.Gap, error) {}
