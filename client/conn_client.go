@@ -159,10 +159,15 @@ func (c *Client) markDetached(ids []uint64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var lost []*attachment
 	for a := range c.attached {
 		if gone[a.id] {
-			a.detach()
+			a.giveIn()
+			lost = append(lost, a)
 		}
+	}
+	for _, a := range lost { // when all know, so that nobody who wakes finds one that goes on
+		a.mem.wake()
 	}
 }
 
@@ -180,6 +185,12 @@ func (c *Client) markExpelled(e control.Expelled) {
 
 // detach ends an attachment whose slot may be somebody else's. The caller holds Client.mu.
 func (a *attachment) detach() {
+	a.giveIn()
+	a.mem.wake()
+}
+
+// giveIn is detach without waking who sleeps. The caller holds Client.mu.
+func (a *attachment) giveIn() {
 	how := uint32(endedByBroker)
 	if s, err := a.ring.State(); err == nil && s.Removed {
 		how = endedByRemoval
@@ -187,7 +198,6 @@ func (a *attachment) detach() {
 	if a.ended.CompareAndSwap(notEnded, how) {
 		a.client.log.Warn("hugebus: the broker has given an attachment up; attach again", "topic", a.topic, "kind", a.kind)
 	}
-	a.mem.wake()
 }
 
 // wake makes everybody look again, who sleeps on the topic in this process or another.
