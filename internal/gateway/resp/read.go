@@ -144,11 +144,7 @@ func (c *conn) expired(err error) error {
 func (c *conn) turn(read func(b []byte) (int, error)) error {
 	buf := buffers.Get().(*[readBuffer]byte)
 	c.scratch = scratches.Get().(*scratch)
-	c.parser.maxBulk, c.parser.maxArgs = c.s.cfg.MaxFrame, max(minArgs, c.s.cfg.MaxChannels+1)
-	if c.access == nil { // who has not said who it is needs little
-		c.parser.maxBulk = min(c.s.cfg.MaxFrame, strangersBulk)
-	}
-	c.parser.stranger = c.parser.maxBulk < c.s.cfg.MaxFrame
+	c.bound()
 	c.reply.b, c.reply.proto = c.replies[:0], int(c.proto.Load())
 	defer func() {
 		c.replies = c.reply.b[:0]
@@ -198,6 +194,15 @@ func (c *conn) turn(read func(b []byte) (int, error)) error {
 			return os.ErrDeadlineExceeded
 		}
 	}
+}
+
+// bound sets what a command may have, by what is known of the client now: more may have come together with its AUTH.
+func (c *conn) bound() {
+	c.parser.maxBulk, c.parser.maxArgs = c.s.cfg.MaxFrame, max(minArgs, c.s.cfg.MaxChannels+1)
+	if c.access == nil { // who has not said who it is needs little
+		c.parser.maxBulk = min(c.s.cfg.MaxFrame, strangersBulk)
+	}
+	c.parser.stranger = c.parser.maxBulk < c.s.cfg.MaxFrame
 }
 
 // grow returns memory of the connection's own with the beginning of a command and room behind it, which grows with the bytes

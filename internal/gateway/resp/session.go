@@ -14,7 +14,11 @@ func (c *conn) hello(b []byte, args []span) {
 	proto := c.reply.proto
 	if len(args) > 1 {
 		n, err := strconv.Atoi(string(args[1].of(b)))
-		if err != nil || n != 2 && n != 3 {
+		switch {
+		case err != nil:
+			c.reply.failure("ERR Protocol version is not an integer or out of range")
+			return
+		case n != 2 && n != 3:
 			c.reply.failure("NOPROTO unsupported protocol version")
 			return
 		}
@@ -22,17 +26,19 @@ func (c *conn) hello(b []byte, args []span) {
 	}
 	name := c.name
 	for i := 2; i < len(args); i++ {
-		switch word := strings.ToUpper(string(args[i].of(b))); {
-		case word == "AUTH" && i+2 < len(args):
+		switch word := string(args[i].of(b)); {
+		case strings.EqualFold(word, "AUTH") && i+2 < len(args):
 			if !c.login(string(args[i+1].of(b)), string(args[i+2].of(b))) {
 				return
 			}
 			i += 2
-		case word == "SETNAME" && i+1 < len(args):
+		case strings.EqualFold(word, "SETNAME") && i+1 < len(args):
 			i++
-			name = string(args[i].of(b))
+			if name = string(args[i].of(b)); !c.mayBeNamed(name) {
+				return
+			}
 		default:
-			c.reply.failure(fmt.Sprintf("ERR Syntax error in HELLO option '%s'", word))
+			c.reply.failure(fmt.Sprintf("ERR Syntax error in HELLO option '%.128s'", word))
 			return
 		}
 	}
@@ -57,6 +63,15 @@ func (c *conn) hello(b []byte, args []span) {
 	c.reply.bulk("master")
 	c.reply.bulk("modules")
 	c.reply.array(0)
+}
+
+// mayBeNamed says whether a client may have such a name, or writes the failure: CLIENT INFO is a line of words.
+func (c *conn) mayBeNamed(name string) bool {
+	if strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' }) {
+		c.reply.failure("ERR Client names cannot contain spaces, newlines or special characters.")
+		return false
+	}
+	return true
 }
 
 // auth is AUTH [user] password.
@@ -91,6 +106,7 @@ func (c *conn) login(user, token string) bool {
 		return false
 	}
 	c.access = access
+	c.bound()
 	return true
 }
 
@@ -124,6 +140,7 @@ func (c *conn) reset() {
 	} else {
 		c.access = nil
 	}
+	c.bound()
 	c.reply.simple("RESET")
 }
 
@@ -139,8 +156,10 @@ func (c *conn) client(b []byte, args []span) {
 			c.arity("client|setname")
 			return
 		}
-		c.name = string(args[2].of(b))
-		c.reply.simple("OK")
+		if name := string(args[2].of(b)); c.mayBeNamed(name) {
+			c.name = name
+			c.reply.simple("OK")
+		}
 	case "SETINFO", "NO-EVICT", "NO-TOUCH":
 		c.reply.simple("OK")
 	case "GETNAME":
