@@ -175,6 +175,10 @@ func killedInRemove(t *testing.T, binary string) {
 		if got := drainRemoved(t, reader); len(got) == 0 || got[0] != "left" {
 			t.Errorf("what was left reads %q", got)
 		}
+		// All that was read in memory; the broker hears at once of what is closed only from a client that is back.
+		if _, err := k.c.Topics(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if err := errors.Join(l.Close(), reader.Close(), k.c.Close()); err != nil {
 			t.Error(err)
 		}
