@@ -15,10 +15,11 @@ import (
 )
 
 const restartLong = `Restart measures what the broker's death costs those who use it. One process publishes as fast as
-its subscriber reads, and that one checks that every frame comes, in order. It runs first without
-kills, and then as long while the broker is killed (SIGKILL) again and again, and is away for half
-of the time: "pause" is the time between two frames of the publisher. "return" is the time from
-when the next broker serves until the last of all clients has an answer from it.
+its subscriber reads, and that one checks that every frame comes, in order. "pause" is the time between
+two frames of the publisher: first without kills; then, as long in all, while the broker that was killed
+(SIGKILL) is away; then, as long in all, while the next one starts, on the same cores, and serves. "start"
+is the time from the next broker's start until it serves, "return" from there until the last of all
+clients has an answer from it.
 
 Beside the load there are topics and clients, each with a lane: what each costs the broker is
 reported too. All clients are in one process, which needs seven descriptors for each.`
@@ -67,7 +68,7 @@ func writeRestart(w io.Writer, r restart.Result) error {
 		name string
 		d    restart.Times
 	}{
-		{"pause, no kills", r.Quiet}, {"pause, with kills", r.Killed}, {"start", r.Start}, {"return", r.Return},
+		{"pause, no kills", r.Quiet}, {"pause, broker away", r.Away}, {"pause, broker anew", r.Anew}, {"start", r.Start}, {"return", r.Return},
 		{"create a topic", r.Create}, {"dial", r.Dial}, {"attach a lane", r.Attach},
 	} {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t\n", row.name, row.d.Count, report.Duration(row.d.P50.Nanoseconds()),

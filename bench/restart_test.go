@@ -14,9 +14,9 @@ func smokeRestart(t *testing.T, program string) {
 	}})
 	p.Succeed()
 	var got struct {
-		Topics, Clients, Kills       int
-		TopicFiles, ClientFiles      float64
-		Quiet, Killed, Return, Start struct{ Count int64 }
+		Topics, Clients, Kills           int
+		TopicFiles, ClientFiles          float64
+		Quiet, Away, Anew, Return, Start struct{ Count int64 }
 	}
 	if err := json.Unmarshal([]byte(p.Stdout()), &got); err != nil {
 		t.Fatalf("%v in %s", err, p.Stdout())
@@ -24,7 +24,7 @@ func smokeRestart(t *testing.T, program string) {
 	if got.Topics != 3 || got.Clients != 4 || got.Kills != 2 || got.Return.Count != 2 || got.Start.Count != 2 {
 		t.Errorf("%+v, want 3 topics, and 4 clients that came back from each of 2 kills", got)
 	}
-	if got.Quiet.Count == 0 || got.Killed.Count == 0 {
+	if got.Quiet.Count == 0 || got.Away.Count == 0 || got.Anew.Count == 0 {
 		t.Errorf("%+v: nothing was published", got)
 	}
 	// Three segments and two doorbells; a socket, and a pidfd where the kernel has them.

@@ -23,8 +23,8 @@ type Options struct {
 	// Topics and Clients are how many there are beside the load. Each client publishes to one
 	// topic: client i to topic i modulo Topics.
 	Topics, Clients int
-	// Kills is how often the broker is killed, and Span how long the load runs for each of them, and as long
-	// without them.
+	// Kills is how often the broker is killed, and Span how long the load runs for each of them: half of it
+	// without a broker. The load runs for Kills * Span / 2 without kills.
 	Kills int
 	Span  time.Duration
 	// Broker and Load start this program as Broker and Load, for a socket.
@@ -59,9 +59,9 @@ type Result struct {
 	// ClientBytes for one client with one lane; TopicFiles and ClientFiles are descriptors.
 	TopicBytes, ClientBytes int64
 	TopicFiles, ClientFiles float64
-	// Quiet and Killed are the times between two frames of one publisher of the load, without kills
-	// and with them.
-	Quiet, Killed Times
+	// Quiet, Away and Anew are the times between two frames of the load's publisher: without kills, from each kill
+	// until the next broker is started, and from there until the next kill.
+	Quiet, Away, Anew Times
 	// Frames is how many frames the load's subscriber has checked; each came, and in order.
 	Frames uint64
 	// Start is from the start of the next broker's process until it serves, and Return from
@@ -198,56 +198,76 @@ func (w *world) measure(ctx context.Context, r *Result) (err error) {
 		return err
 	}
 	w.say("load without kills")
-	select {
-	case <-time.After(time.Duration(w.Kills) * w.Span):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := sleep(ctx, time.Duration(w.Kills)*w.Span/2); err != nil {
+		return err
 	}
 	quiet, err := w.load.lap()
 	if err != nil {
 		return err
 	}
-	start, back := report.NewHistogram(), report.NewHistogram()
+	d := deaths{away: report.NewHistogram(), anew: report.NewHistogram(), start: report.NewHistogram(), back: report.NewHistogram()}
 	for i := range w.Kills {
 		w.say("kill %d of %d", i+1, w.Kills)
-		if err := w.kill(ctx, start, back); err != nil {
+		if err := w.kill(ctx, &d); err != nil {
 			return err
 		}
 	}
-	killed, err := w.load.lap()
-	if err != nil {
-		return err
-	}
-	r.Quiet, r.Killed, r.Frames = timesOf(quiet.Pauses), timesOf(killed.Pauses), quiet.Frames+killed.Frames
-	r.Start, r.Return = timesOf(start), timesOf(back)
+	r.Quiet, r.Away, r.Anew, r.Frames = timesOf(quiet.Pauses), timesOf(d.away), timesOf(d.anew), quiet.Frames+d.frames
+	r.Start, r.Return = timesOf(d.start), timesOf(d.back)
 	return nil
 }
 
+// deaths are what kills have cost.
+type deaths struct {
+	away, anew  *report.Histogram // pauses
+	start, back *report.Histogram
+	frames      uint64
+}
+
 // kill kills the broker, lets everybody be without it for half a span, and starts the next one.
-func (w *world) kill(ctx context.Context, start, back *report.Histogram) error {
-	over := time.After(w.Span)
+func (w *world) kill(ctx context.Context, d *deaths) error {
+	over := time.Now().Add(w.Span)
 	w.broker.kill()
-	select {
-	case <-time.After(w.Span / 2):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := sleep(ctx, w.Span/2); err != nil {
+		return err
+	}
+	if err := w.pauses(d.away, d); err != nil {
+		return err
 	}
 	began := time.Now()
 	if err := w.startBroker(); err != nil {
 		return err
 	}
 	serves := time.Now()
-	start.Record(serves.Sub(began).Nanoseconds())
+	d.start.Record(serves.Sub(began).Nanoseconds())
 	if err := w.answered(ctx); err != nil {
 		return err
 	}
-	back.Record(time.Since(serves).Nanoseconds())
+	d.back.Record(time.Since(serves).Nanoseconds())
+	if err := sleep(ctx, time.Until(over)); err != nil {
+		return err
+	}
+	return w.pauses(d.anew, d)
+}
+
+// pauses adds those since the last time.
+func (w *world) pauses(into *report.Histogram, d *deaths) error {
+	l, err := w.load.lap()
+	if err != nil {
+		return err
+	}
+	into.Merge(l.Pauses)
+	d.frames += l.Frames
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-over:
+	case <-time.After(d):
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return nil
 }
 
 // answered waits until each client has an answer of the broker, which comes after its slots are its own again.

@@ -191,7 +191,10 @@ func (c *conn) frame(b []byte, args []span, channel []byte) ([]byte, error) {
 			topic = string(channel)
 		}
 		var err error
-		if p.outlet, err = c.s.acquire(topic); err != nil {
+		if p.outlet, err = c.s.acquire(c.s.hard, topic); err != nil {
+			if c.s.hard.Err() != nil {
+				c.s.givenUp.Add(1)
+			}
 			return nil, c.s.unreachable(string(channel), err)
 		}
 	}

@@ -32,7 +32,8 @@ type bus struct {
 	failures int            // calls to publish that fail after one frame, each for good
 	max      int            // bytes of a payload on lanes from now on; 0: 100,000
 
-	stuck, forbidden string // topics that attaching to never ends, and that nobody may subscribe to
+	stuck, forbidden string        // topics that attaching to never ends, and that nobody may subscribe to
+	slow             chan struct{} // not nil: attaching to publish waits for its end
 }
 
 func (b *bus) make(topic string) error {
@@ -49,6 +50,16 @@ func (b *bus) Lane(ctx context.Context, topic string) (Lane, error) {
 	if topic == b.stuck {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	b.mu.Lock()
+	slow := b.slow
+	b.mu.Unlock()
+	if slow != nil {
+		select {
+		case <-slow:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -112,6 +113,34 @@ func TestALostTopicIsOpenedAgain(t *testing.T) {
 	heard("8")
 	if s := r.Stats(); s.Published != 7 || s.GivenUp != 2 || s.BatchSizes.Sum != 7 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestWhatWasReadIsPublishedThoughItStops: also to a topic that is not attached to yet, if the broker answers in time.
+func TestWhatWasReadIsPublishedThoughItStops(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		drain := time.Minute
+		if !answers {
+			drain = 50 * time.Millisecond
+		}
+		r := start(t, func(c *Config) { c.DrainTimeout = drain })
+		slow := make(chan struct{})
+		r.bus.mu.Lock()
+		r.bus.slow = slow
+		r.bus.mu.Unlock()
+		c := r.dial()
+		c.send("PUBLISH a 1\nPUBLISH b 2\n")
+		testutil.Eventually(t, "it attaches", func() bool { return r.Stats().Commands == 1 })
+		r.cancel()
+		<-r.ctx.Done()
+		if answers {
+			close(slow)
+			c.want(":0\n:0\n")
+		}
+		r.stop()
+		if s := r.Stats(); answers && (s.Published != 2 || s.GivenUp != 0) || !answers && (s.Published != 0 || s.GivenUp != 2) {
+			t.Errorf("the broker answers %v: %+v", answers, s)
+		}
 	}
 }
 

@@ -25,9 +25,9 @@ type outlet struct {
 	last  uint64 // when it had the last one; guarded by Server.outletMu
 }
 
-// acquire returns the outlet of a topic, opened if need be. Who publishes to other topics does not wait for that. It is not given
-// back to the broker before release.
-func (s *Server) acquire(topic string) (*outlet, error) {
+// acquire returns the outlet of a topic, opened if need be, for which it waits until ctx ends. Who publishes to other topics does not wait
+// for that. It is not given back to the broker before release.
+func (s *Server) acquire(ctx context.Context, topic string) (*outlet, error) {
 	o, mine, idle := s.reserve(topic)
 	if o == nil {
 		return nil, s.tooManyTopics("clients are publishing to", topic)
@@ -36,7 +36,7 @@ func (s *Server) acquire(topic string) (*outlet, error) {
 		if idle != nil {
 			s.giveBack(idle)
 		}
-		if o.failed = s.open(o); o.failed != nil {
+		if o.failed = s.open(ctx, o); o.failed != nil {
 			s.drop(o)
 		}
 		close(o.opened)
@@ -87,6 +87,7 @@ const roomPatience = time.Second
 // giveBack detaches from a topic that nobody publishes to now.
 func (s *Server) giveBack(o *outlet) {
 	s.givenBack.Add(1)
+	s.cfg.Logger.Debug("a topic's publisher is given back", "topic", o.topic)
 	if err := o.lane.Close(); err != nil {
 		s.warnings.Warn("give_back", "a topic's publisher is not given back", slog.String("topic", o.topic), slog.Any("error", err))
 	}
@@ -131,8 +132,11 @@ func (s *Server) release(o *outlet) {
 }
 
 // open attaches to the outlet's topic.
-func (s *Server) open(o *outlet) (err error) {
-	if o.lane, err = s.cfg.Bus.Lane(s.ctx, o.topic); err != nil {
+func (s *Server) open(ctx context.Context, o *outlet) (err error) {
+	if o.lane, err = s.cfg.Bus.Lane(ctx, o.topic); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return err
 	}
 	o.max = o.lane.MaxPayload()
@@ -223,7 +227,7 @@ func (s *Server) publishAll(p *pending) (int, error) {
 	}
 	topic := p.outlet.topic
 	s.release(p.outlet)
-	if p.outlet, err = s.acquire(topic); err != nil {
+	if p.outlet, err = s.acquire(s.hard, topic); err != nil {
 		return done, err
 	}
 	fit := done

@@ -20,6 +20,9 @@ var ErrServed = errors.New("resp: the server has been served or closed: make a n
 // ErrMemory ends a client while all clients together hold more than Config.MaxMemory, and it holds most.
 var ErrMemory = errors.New("the client reads too slowly, and more than --max-memory waits for all clients: let it read faster, or raise --max-memory")
 
+// errGivenUp is why what was read is not published.
+var errGivenUp = errors.New("the gateway has stopped, and there was no room on the topic, or no answer of the broker, within --drain-timeout")
+
 // Server serves Redis clients. Its methods may be called by any goroutine; Serve is called once. It is a prometheus.Collector.
 type Server struct {
 	cfg      Config
@@ -34,7 +37,7 @@ type Server struct {
 	ctx     context.Context // ends when the server stops
 	cancel  context.CancelFunc
 	hard    context.Context // ends when publishing is given up
-	giveUp  context.CancelFunc
+	giveUp  context.CancelCauseFunc
 	working sync.WaitGroup // hubs, and what opens them
 	serving sync.WaitGroup // connections
 
@@ -95,7 +98,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.hard, s.giveUp = context.WithCancel(context.Background())
+	s.hard, s.giveUp = context.WithCancelCause(context.Background())
 	return s, nil
 }
 
@@ -125,11 +128,11 @@ func (s *Server) Serve(ctx context.Context) error {
 	err := <-accepting
 	s.stopHubs()
 	s.stopConns()
-	timer := time.AfterFunc(max(s.cfg.DrainTimeout, time.Millisecond), func() { s.giveUp(); s.closeConns() })
+	timer := time.AfterFunc(max(s.cfg.DrainTimeout, time.Millisecond), func() { s.giveUp(errGivenUp); s.closeConns() })
 	s.serving.Wait()
 	s.shared.Join()
 	timer.Stop()
-	s.giveUp()
+	s.giveUp(nil)
 	err = errors.Join(err, s.closeOutlets())
 	s.warnings.Flush()
 	st := s.Stats()
@@ -146,9 +149,7 @@ func (s *Server) attachFirst(ctx context.Context) error {
 	if s.cfg.Topic == "" {
 		return nil
 	}
-	stop := context.AfterFunc(ctx, s.cancel)
-	defer stop()
-	_, err := s.acquire(s.cfg.Topic) // and never released: it is the only one
+	_, err := s.acquire(ctx, s.cfg.Topic) // and never released: it is the only one
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return nil
@@ -165,7 +166,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.cancel()
-	s.giveUp()
+	s.giveUp(nil)
 	return s.listener.Close()
 }
 

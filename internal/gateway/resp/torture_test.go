@@ -46,7 +46,7 @@ func (p *pair) talk() {
 }
 
 func TestATopicThatCannotBeReachedHoldsNobodyElseUp(t *testing.T) {
-	r := start(t, nil)
+	r := start(t, func(c *Config) { c.DrainTimeout = 50 * time.Millisecond })
 	others := r.pair()
 	for _, text := range []string{"SUBSCRIBE stuck\n", "PUBLISH stuck x\n", "SUBSCRIBE stuck\n"} {
 		r.dial().send(text)
