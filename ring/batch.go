@@ -73,19 +73,17 @@ func (p *Publisher) commitBatch(payloads [][]byte) {
 	first := p.start + p.pad
 	at := first + frameSize(uint64(len(payloads[0])))
 	for rest := payloads[1:]; len(rest) > 0; {
-		// Payloads first, then headers: one loop with calls, and one without, take less than a loop with both.
-		some := rest[:min(len(rest), batchRun)]
-		rest = rest[len(some):]
-		to := at
-		for _, b := range some {
-			p.fill(to&p.mask, b)
-			next := to + frameSize(uint64(len(b)))
-			if newRun(to, next) {
-				p.prefetch(next, next-to)
+		run := rest[:min(len(rest), batchRun)]
+		rest = rest[len(run):]
+		if !p.fenced && isSmall(uint64(len(run[0]))) {
+			for to, end := at, at+uint64(len(run))*frameSize(uint64(len(run[0]))); to < end; to += prefetchRun {
+				p.prefetch(to, CellSize)
 			}
-			to = next
+			var n int
+			n, at = p.fillSmall(at, run)
+			run = run[n:]
 		}
-		at = p.stampInner(at, some)
+		at = p.fillInner(at, run)
 	}
 	p.fill(first&p.mask, payloads[0])
 	p.commit(kindData, uint64(len(payloads[0])))
@@ -94,6 +92,21 @@ func (p *Publisher) commitBatch(payloads [][]byte) {
 
 // batchRun is how many frames of a batch are written before they are stamped: few enough to be in the nearest cache still.
 const batchRun = 32
+
+// fillInner writes and stamps frames that are not the first of their claim, from position at on, and returns where they end: payloads first,
+// then headers, since one loop with calls, and one without, take less than a loop with both.
+func (p *Publisher) fillInner(at uint64, payloads [][]byte) uint64 {
+	to := at
+	for _, b := range payloads {
+		p.fill(to&p.mask, b)
+		next := to + frameSize(uint64(len(b)))
+		if newRun(to, next) {
+			p.prefetch(next, next-to)
+		}
+		to = next
+	}
+	return p.stampInner(at, payloads)
+}
 
 // stampInner stamps frames that are not the first of their claim, from position at on, and returns where they end.
 func (p *Publisher) stampInner(at uint64, payloads [][]byte) uint64 {

@@ -167,7 +167,11 @@ func (s *Subscriber) borrow(limit int) (n int, end uint64, err error) {
 		if off+size > mask+1 {
 			return n, pos, ErrCorrupt
 		}
-		s.batch[n] = Frame{Payload: data.bytes(off+offPayload, last.length()), Position: Position(pos), Source: last.source()}
+		// Field by field: a whole Frame would be made on the stack in words, and read again in pairs of words before they have left the store buffer.
+		f := &s.batch[n]
+		f.Payload = data.bytes(off+offPayload, last.length())
+		f.Position = Position(pos)
+		f.Source, f.Redelivered = last.source(), 0
 		n++
 		pos += size
 	}

@@ -308,7 +308,11 @@ func (p *Publisher) TryPublish(payload []byte) error {
 	if newRun(t, t+need) {
 		p.prefetch(t+need, need)
 	}
-	p.fill(off, payload)
+	if isSmall(n) && !failpoint.Enabled {
+		p.data.copySmall(off+offPayload, payload)
+	} else {
+		p.fill(off, payload)
+	}
 	failpoint.Hit(FailBeforeCommit)
 	p.data.setPlain(off+offMeta, meta(uint32(n), kindData, 0, uint16(p.index)))
 	arch.StoreRelease(p.data.word(off), stampOf(t, p.key)) // SYNC(commit): release
