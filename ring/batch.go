@@ -76,8 +76,9 @@ func (p *Publisher) commitBatch(payloads [][]byte) {
 		run := rest[:min(len(rest), batchRun)]
 		rest = rest[len(run):]
 		if !p.fenced && isSmall(uint64(len(run[0]))) {
-			for to, end := at, at+uint64(len(run))*frameSize(uint64(len(run[0]))); to < end; to += prefetchRun {
-				p.prefetch(to, CellSize)
+			size := uint64(len(run)) * frameSize(uint64(len(run[0])))
+			for done := uint64(0); done < size; done += prefetchRun { // at+done may wrap
+				p.prefetch(at+done, CellSize)
 			}
 			var n int
 			n, at = p.fillSmall(at, run)

@@ -115,6 +115,32 @@ func TestLargeBatch(t *testing.T) {
 	})
 }
 
+// TestBatchAcrossEveryPlace: small frames, which are written in runs, from each cell on; positions wrap in the middle of some.
+func TestBatchAcrossEveryPlace(t *testing.T) {
+	eachStart(t, func(t *testing.T, start Position) {
+		for _, n := range []int{2, 9, 31} {
+			for before := range 64 {
+				r := heap(t, small(start))
+				p := publisher(t, r, 0)
+				s := reliable(t, r, 0)
+				for range before {
+					must(t, p.TryPublish(nil))
+				}
+				drain(t, s)
+				batch := batchOf(n, 48)
+				if done, err := p.TryPublishBatch(batch); done != n || err != nil {
+					t.Fatalf("%d frames behind %d: %d, %v", n, before, done, err)
+				}
+				for i, got := range payloads(drain(t, s)) {
+					if got != string(batch[i]) {
+						t.Fatalf("%d frames behind %d: frame %d differs", n, before, i)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestBatchFillsTheLastCell: what fits of a batch is published, to the last cell.
 func TestBatchFillsTheLastCell(t *testing.T) {
 	eachStart(t, func(t *testing.T, start Position) {
