@@ -55,6 +55,7 @@ func newLane(att *attachment, how Wait) (*Lane, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.room.patient = att.ring.PatientPublishers()
 	l.revocation.fenced = !att.barriers.Private
 	l.guard.init(att.barriers.Private, func() {
 		if att.lost() {

@@ -76,6 +76,8 @@ const (
 	lookPause    = 4
 	// firstSleep bounds the sleep that no membarrier has made safe.
 	firstSleep = 10 * time.Millisecond
+	// bideFor bounds how long who waits for room waits for more than it needs.
+	bideFor = 10 * time.Millisecond
 	// ctxEvery is how many looks may pass between two at the context.
 	ctxEvery = 256
 )
@@ -97,11 +99,14 @@ type sleeper struct {
 	fenced bool // the other side fences its commits: nothing to settle
 	how    Wait
 	missed func() // counts a missed wake-up
+	// patient, if it is not nil, is the bitmap of those who would rather wait for more than they need, for bideFor at most.
+	patient *atomic.Uint64
 
 	ready  func() bool // of the wait that runs
 	settle bool        // arm calls membarrier
 	failed error       // what that returned
 	armed  func() bool // arm, made once
+	bided  func() bool // what bide arms with, made once
 
 	done <-chan struct{} // whose closing interrupts the bell
 	stop func() bool
@@ -182,6 +187,15 @@ func (s *sleeper) sleep(ctx context.Context, until time.Time, ready func() bool)
 	s.ready = ready
 	if s.armed == nil {
 		s.armed = s.arm
+		s.bided = func() bool {
+			s.patient.Or(s.bit)
+			return s.ready()
+		}
+	}
+	if s.patient != nil {
+		if done, err := s.bide(ctx, until); done {
+			return err
+		}
 	}
 	bounded := !s.fenced
 	for {
@@ -230,6 +244,35 @@ func (s *sleeper) sleep(ctx context.Context, until time.Time, ready func() bool)
 				return nil
 			}
 			bounded = !s.fenced && !s.global // without membarrier every sleep stays bounded
+		}
+	}
+}
+
+// bide sleeps until much is there, and reports whether it is there, or the wait is over. Who is woken for each frame's room that a reader
+// makes goes to sleep again after as many frames, and takes the processor from the reader each time. Nothing here need be exact:
+// what is missed costs bideFor, once.
+func (s *sleeper) bide(ctx context.Context, until time.Time) (done bool, err error) {
+	for {
+		deadline := time.Now().Add(bideFor)
+		if !until.IsZero() && until.Before(deadline) {
+			deadline = until
+		}
+		_, err := s.bell.Wait(deadline, s.bided)
+		if s.alone {
+			s.patient.And(^s.bit)
+		}
+		switch {
+		case err == nil && s.ready():
+			return true, nil
+		case err == nil: // others were faster
+			if err := s.expired(ctx, until, time.Time{}); err != nil {
+				return true, err
+			}
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return true, err
+		default:
+			err := s.expired(ctx, until, deadline)
+			return err != nil || s.ready(), err
 		}
 	}
 }

@@ -191,6 +191,38 @@ func TestSleeperTakesItsBitBackWhenItFindsAFrame(t *testing.T) {
 	}
 }
 
+// TestPatientSleeper: at first it can be rung for by the patient's word only; after that it sleeps like the others.
+func TestPatientSleeper(t *testing.T) {
+	for _, rung := range []bool{true, false} {
+		s, bell, _ := newSleeper(t, WaitSleep)
+		s.patient = new(atomic.Uint64)
+		var ready atomic.Bool
+		done := make(chan error, 1)
+		go func() { done <- s.wait(context.Background(), time.Time{}, ready.Load) }()
+		word := s.word
+		if rung {
+			word = s.patient
+		}
+		for word.Load() == 0 {
+			time.Sleep(time.Millisecond / 4)
+		}
+		if got := s.patient.Load(); !rung && got != 0 {
+			t.Errorf("patient word %#x while it sleeps like the others", got)
+		}
+		ready.Store(true)
+		word.Store(0)
+		if err := bell.Ring(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got := s.patient.Load(); got != 0 {
+			t.Errorf("patient word %#x after the wait", got)
+		}
+	}
+}
+
 func TestParseWaitReadsWhatStringWrites(t *testing.T) {
 	for _, how := range []Wait{WaitAdaptive, WaitSpin, WaitYield, WaitSleep} {
 		if got, err := ParseWait(how.String()); err != nil || got != how {

@@ -144,5 +144,6 @@ func (r *Ring) WakeSubscribers(b Doorbell) error {
 // WakePublishers rings the doorbell of publishers that wait for room.
 func (r *Ring) WakePublishers(b Doorbell) error {
 	r.roomSleepers.Store(0)
+	r.roomPatient.Store(0)
 	return b.Ring()
 }

@@ -97,7 +97,7 @@ func (c Claim) CommitN(n int) error {
 	p.frames++
 	arch.StoreRelease(&p.slot.frames, p.frames)
 	if p.sleepers.Load()|p.room.Load() != 0 { // SYNC(sleep), as in wake
-		p.ring()
+		p.ring(p.start)
 	}
 	return nil
 }

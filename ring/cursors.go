@@ -14,6 +14,7 @@ import (
 //	 0        40  header       Format                    immutable once the magic is there
 //	 128       8  sleepers     subscribers, publishers   bitmap (slot mod 64); exchange by who rings
 //	 256       8  roomSleepers publishers, subscribers   the same for publishers that wait for room
+//	 264       8  roomPatient  publishers, subscribers   the same for those that wait for half of the capacity, for a short time
 //	 384     128  gating       subscribers, broker       one bit per subscriber slot that gates, unless it is evicted
 //	 512       8  groups       broker                    one bit per open group
 //	 1024  n·128  slots        the slot's subscriber     see subscriberSlot
@@ -22,6 +23,7 @@ import (
 const (
 	offSleepers     = 128
 	offRoomSleepers = 256
+	offRoomPatient  = 264
 	offGating       = 384
 	offGroups       = 512
 	offSubscribers  = 1024

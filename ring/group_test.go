@@ -504,3 +504,37 @@ func TestPeersAreWoken(t *testing.T) {
 		}
 	}
 }
+
+// TestPatientPublishersAndGroups: of all members' claims the one that is furthest behind decides.
+func TestPatientPublishersAndGroups(t *testing.T) {
+	r := heap(t, small(0))
+	p := publisher(t, r, 0)
+	must(t, r.OpenGroup(0, Latest(), never))
+	bell := &counter{}
+	var members [2]*Member
+	for i := range members {
+		if _, err := r.AdmitMember(0, i); err != nil {
+			t.Fatal(err)
+		}
+		m, err := r.Member(0, i, SubscriberOptions{Doorbell: bell})
+		must(t, err)
+		members[i] = m
+	}
+	fill(t, p, 0)
+	half := MinCapacity / CellSize / 2
+	_, err := members[0].Poll(1, func(Frame) error { // and while this one works, the other reads all
+		r.roomPatient.Store(1)
+		for range 2 * half {
+			_, err := members[1].Poll(1, func(Frame) error { return nil })
+			must(t, err)
+		}
+		if bell.n != 0 {
+			t.Errorf("%d rings though the first frame is not finished", bell.n)
+		}
+		return nil
+	})
+	must(t, err)
+	if bell.n != 1 || r.roomPatient.Load() != 0 {
+		t.Errorf("%d rings, want 1 when it is", bell.n)
+	}
+}

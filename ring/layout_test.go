@@ -72,7 +72,7 @@ func TestLayoutConstants(t *testing.T) {
 	for name, c := range map[string]struct{ got, want uint64 }{
 		"offState": {offState, 512}, "stateLatchSize": {stateLatchSize, 120}, "offTail": {offTail, 1024},
 		"offActive": {offActive, 1152}, "offPublishers": {offPublishers, 2048}, "slotSize": {slotSize, 128},
-		"offSleepers": {offSleepers, 128}, "offRoomSleepers": {offRoomSleepers, 256}, "offGating": {offGating, 384},
+		"offSleepers": {offSleepers, 128}, "offRoomSleepers": {offRoomSleepers, 256}, "offRoomPatient": {offRoomPatient, 264}, "offGating": {offGating, 384},
 		"offGroups": {offGroups, 512}, "offSubscribers": {offSubscribers, 1024}, "groupSize": {groupSize, 2816},
 		"orphanSize": {orphanSize, 32}, "headerSize": {headerSize, 256}, "LayoutVersion": {LayoutVersion, 1},
 		"CellSize": {CellSize, 64}, "HeaderSize": {HeaderSize, 16}, "offMeta": {offMeta, 8}, "offPayload": {offPayload, 16},

@@ -46,7 +46,9 @@ type Member struct {
 	group *groupRecord
 	slot  *subscriberSlot
 	room  *atomic.Uint64
-	bell  Doorbell
+	// patient is the word of publishers that wait for half of the capacity.
+	patient *atomic.Uint64
+	bell    Doorbell
 
 	peers Doorbell
 
@@ -82,7 +84,7 @@ func (r *Ring) Member(group, member int, o SubscriberOptions) (*Member, error) {
 	}
 	return &Member{
 		r: r, data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload),
-		group: g, slot: &r.subscribers[slot], room: r.roomSleepers, bell: o.Doorbell, peers: o.Peers,
+		group: g, slot: &r.subscribers[slot], room: r.roomSleepers, patient: r.roomPatient, bell: o.Doorbell, peers: o.Peers,
 		id: uint64(member), most: mostRedeliveries(o.MaxRedeliveries), taken: -1,
 	}, nil
 }
@@ -262,8 +264,11 @@ func (m *Member) finish(n int, rest bool) {
 	m.frames += uint64(n)
 	arch.StoreRelease(&m.slot.frames, m.frames)
 	failpoint.Hit(FailGroupAfterAck)
-	if m.room.Load() != 0 {
+	if m.room.Load()|m.patient.Load() != 0 {
 		ringFor(m.room, m.bell)
+		if m.patient.Load() != 0 && m.r.halfFree(m.group) {
+			ringFor(m.patient, m.bell)
+		}
 	}
 	if rest {
 		ringFor(m.r.sleepers, m.peers)

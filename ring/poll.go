@@ -216,13 +216,17 @@ const lappedLooks = 1024
 // advance publishes a new cursor, and wakes publishers that wait for room.
 func (s *Subscriber) advance(pos uint64, n int) {
 	failpoint.Hit(FailBeforeCursor)
+	before := s.pos
 	s.pos = pos
 	s.frames += uint64(n)
 	arch.StoreRelease(&s.slot.frames, s.frames)
 	// SYNC(cursor): release. The payloads were read before publishers may write there.
 	s.r.publish(&s.slot.cursor, pos)
 	failpoint.Hit(FailAfterCursor)
-	if s.room.Load() != 0 {
+	if s.room.Load()|s.patient.Load() != 0 {
 		ringFor(s.room, s.bell)
+		if s.patient.Load() != 0 && s.freedHalf(before) {
+			ringFor(s.patient, s.bell)
+		}
 	}
 }

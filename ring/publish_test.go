@@ -254,13 +254,29 @@ func TestDoorbells(t *testing.T) {
 		r.roomSleepers.Store(1 << 63)
 		want("a claim", 0, 0)
 		must(t, c.Commit())
-		want("a commit, for which a publisher waits as well", 1, 1)
-		c, err = p.Claim(0)
-		must(t, err)
-		r.roomSleepers.Store(1)
-		must(t, c.Abort())
-		want("an abort", 0, 1)
+		want("a commit that is in nobody's way, as nobody could have got that far", 1, 0)
+		if r.roomSleepers.Load() == 0 {
+			t.Error("who does not ring took the word")
+		}
+		for _, end := range []string{"commit", "abort"} {
+			c, err = p.Claim(0)
+			must(t, err)
+			for range MinCapacity/4/CellSize - 1 {
+				must(t, mute.TryPublish(nil))
+			}
+			want("others that have come a quarter of the capacity further", 0, 0)
+			if end == "commit" {
+				must(t, c.Commit())
+			} else {
+				must(t, c.Abort())
+			}
+			want(end+" behind them", 0, 1)
+			drain(t, s)
+			r.roomSleepers.Store(1)
+		}
+		pubs.n = 0
 
+		must(t, mute.TryPublish(nil))
 		r.roomSleepers.Store(2)
 		drain(t, s)
 		want("a cursor that moves", 0, 1)
@@ -287,10 +303,68 @@ func TestWithdrawnIntentRings(t *testing.T) {
 	if bell.n != 0 {
 		t.Error("rang although nothing changed")
 	}
-	p.slot.intent.Store(uint64(r.Tail()) | intentFlag) // as after a lost compare-and-swap
-	wantErr(t, p.TryPublish(nil), ErrBackpressure)
-	if bell.n != 1 || p.slot.intent.Load() != 0 {
-		t.Errorf("%d rings, intent %d", bell.n, p.slot.intent.Load())
+	// As after a lost compare-and-swap, with others that went on: one cell less than a quarter of the capacity, and a quarter.
+	for rings, behind := range []uint64{MinCapacity/4 - CellSize, MinCapacity / 4} {
+		p.slot.intent.Store(uint64(r.Tail()) - behind | intentFlag)
+		wantErr(t, p.TryPublish(nil), ErrBackpressure)
+		if bell.n != rings || p.slot.intent.Load() != 0 {
+			t.Errorf("%d behind: %d rings, want %d; intent %d", behind, bell.n, rings, p.slot.intent.Load())
+		}
+	}
+}
+
+// TestIntentThatMovesOnRings: a claim that lost a compare-and-swap begins further on in the end, and who waited for the first place to
+// be free is woken.
+func TestIntentThatMovesOnRings(t *testing.T) {
+	for rings, at := range []uint64{2 * CellSize, CellSize} {
+		r := heap(t, small(0))
+		must(t, r.AdmitPublisher(0))
+		bell := &counter{}
+		p, err := r.Publisher(0, PublisherOptions{Room: bell})
+		must(t, err)
+		other := publisher(t, r, 1)
+		for range MinCapacity / 4 / CellSize {
+			must(t, other.TryPublish(nil))
+		}
+		r.roomSleepers.Store(1)
+		p.slot.intent.Store(at | intentFlag) // a compare-and-swap was lost there
+		must(t, p.reserve(CellSize))         // which takes tail to a quarter of the capacity and a cell
+		if bell.n != rings || p.slot.intent.Load() != MinCapacity/4|intentFlag {
+			t.Errorf("intent that was at %d: %d rings, want %d; intent %#x", at, bell.n, rings, p.slot.intent.Load())
+		}
+	}
+}
+
+// TestPatientPublishers: they are rung for by who makes half of the capacity free.
+func TestPatientPublishers(t *testing.T) {
+	r := heap(t, small(0))
+	p := publisher(t, r, 0)
+	bell := &counter{}
+	must(t, r.AdmitSubscriber(0, SubscriberConfig{Policy: Reliable}))
+	s, err := r.Subscriber(0, SubscriberOptions{Doorbell: bell})
+	must(t, err)
+	must(t, s.Join(Latest(), never))
+	nop := func(Frame) error { return nil }
+	for lap := range 3 {
+		fill(t, p, 0)
+		r.roomPatient.Store(5)
+		for read := CellSize; read <= MinCapacity; read += CellSize {
+			_, err := s.Poll(1, nop)
+			must(t, err)
+			if rung := read >= MinCapacity/2; rung != (bell.n == lap+1) || rung != (r.roomPatient.Load() == 0) {
+				t.Fatalf("lap %d, %d bytes read: %d rings", lap, read, bell.n)
+			}
+		}
+	}
+	r.roomPatient.Store(5) // there is room: whoever looks finds it
+	must(t, p.TryPublish(nil))
+	drain(t, s)
+	if bell.n != 3 {
+		t.Errorf("%d rings, want 3", bell.n)
+	}
+	must(t, s.Close())
+	if bell.n != 4 || r.roomPatient.Load() != 0 {
+		t.Errorf("%d rings, want one for who leaves", bell.n)
 	}
 }
 

@@ -77,6 +77,7 @@ type Publisher struct {
 	start   uint64 // of the claim: its first frame, perhaps padding
 	pad     uint64 // bytes of padding that the claim begins with
 	size    uint64 // bytes of the claim after that
+	fence   atomic.Uint64
 	_       apart
 }
 
@@ -127,10 +128,11 @@ func (p *Publisher) Index() int { return p.index }
 // reserve claims need bytes in one piece, and the padding before them if they would
 // wrap. On success p.start, p.pad and p.size say what is ours.
 func (p *Publisher) reserve(need uint64) error {
+	first := p.slot.intent.Load() // not 0: TryPublish or Claim has lost its compare-and-swap
 	for {
 		t := p.tail.Load()
 		if t%CellSize != 0 {
-			p.withdraw()
+			p.withdraw(first)
 			return ErrCorrupt
 		}
 		pad := uint64(0)
@@ -139,8 +141,11 @@ func (p *Publisher) reserve(need uint64) error {
 		}
 		end := t + pad + need
 		if int64(p.limit-end) < 0 && !p.refresh(pad+need, end) {
-			p.withdraw()
+			p.withdraw(first)
 			return ErrBackpressure
+		}
+		if first == 0 {
+			first = t | intentFlag
 		}
 		arch.StoreRelease(&p.slot.bytes, pad+need)
 		// SYNC(intent): release. The compare-and-swap that follows is a full fence, so the
@@ -156,6 +161,9 @@ func (p *Publisher) reserve(need uint64) error {
 		arch.StoreStore()
 		failpoint.Hit(FailAfterClaim)
 		p.start, p.pad, p.size = t, pad, need
+		if first != t|intentFlag {
+			p.ringRoom(first &^ intentFlag) // the intent has moved on from there
+		}
 		if newRun(t, end) {
 			p.prefetch(end, need)
 		}
@@ -216,15 +224,15 @@ func (p *Publisher) storeTail(end, need uint64) {
 // forget clears the intent.
 func (p *Publisher) forget() { p.r.publish(&p.slot.intent, 0) }
 
-// withdraw clears the intent of a claim that was not made: repair would wait for it, and
-// until now it held others back like one that was.
-func (p *Publisher) withdraw() {
-	if p.slot.intent.Load() == 0 {
+// withdraw clears the intent of a claim that was not made, of which first is the first word, or 0 if there was none: repair would wait
+// for it, and until now it held others back like one that was.
+func (p *Publisher) withdraw(first uint64) {
+	if first == 0 {
 		return
 	}
 	p.forget()
 	failpoint.Hit(FailWithdrawn)
-	p.wake()
+	p.wake(first &^ intentFlag)
 }
 
 // settle ends a claim whose first stamp is stored: it clears the intent, counts n
@@ -235,25 +243,39 @@ func (p *Publisher) settle(n uint64) {
 	failpoint.Hit(FailForgotten)
 	p.frames += n
 	arch.StoreRelease(&p.slot.frames, p.frames)
-	p.wake()
+	p.wake(p.start)
 }
 
-// wake rings for subscribers that sleep, and for publishers that wait for room: our
-// intent may have been what they wait for, and nobody else would ring when there is
-// no subscriber.
-func (p *Publisher) wake() {
+// wake rings for subscribers that sleep, and for publishers that wait for room, after the claim that began at position t.
+func (p *Publisher) wake(t uint64) {
 	// SYNC(sleep): acquire. The loads may pass the commit; package client settles that.
 	if p.sleepers.Load()|p.room.Load() != 0 {
-		p.ring()
+		p.ring(t)
 	}
 }
 
-func (p *Publisher) ring() {
+func (p *Publisher) ring(t uint64) {
 	if p.bell != nil && p.sleepers.Load() != 0 && p.sleepers.Swap(0) != 0 {
 		failpoint.Hit(FailBeforeRing)
 		_ = p.bell.Ring() // cannot fail but by a closed bell, when nobody of ours sleeps
 	}
-	ringFor(p.room, p.roomBell)
+	p.ringRoom(t)
+}
+
+// ringRoom rings for publishers that wait for room if the intent at t, which was cleared or moved on, may be what they wait for: nobody else
+// rings for that, where there is no subscriber. A claim and the padding before it are half of the capacity at most, so an intent is in
+// nobody's way before tail is half of it ahead; a quarter is to spare. Without this look every frame would wake all who wait until a
+// reader makes room. The order is checked by docs/model/room.pml.
+func (p *Publisher) ringRoom(t uint64) {
+	if p.room.Load() == 0 {
+		return
+	}
+	// SYNC(sleep): who sees the intent has read tail before; so tail is read when nobody sees it any more. A full fence, on a word that
+	// is nobody else's.
+	arch.StoreFence(&p.fence, 0)
+	if p.tail.Load()-t >= (p.mask+1)/4 {
+		ringFor(p.room, p.roomBell)
+	}
 }
 
 // stamp writes a frame's second header word at position at, and then its stamp.
@@ -322,7 +344,7 @@ func (p *Publisher) TryPublish(payload []byte) error {
 	p.frames++
 	arch.StoreRelease(&p.slot.frames, p.frames)
 	if p.sleepers.Load()|p.room.Load() != 0 { // SYNC(sleep), as in wake
-		p.ring()
+		p.ring(t)
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type Ring struct {
 	gating       *bitmap
 	sleepers     *atomic.Uint64
 	roomSleepers *atomic.Uint64
+	roomPatient  *atomic.Uint64
 	openGroups   *atomic.Uint64
 	subscribers  []subscriberSlot
 	groups       []groupRecord
@@ -138,6 +139,7 @@ func newRing(c Config, ctl, cursors, data region) *Ring {
 		gating:       cursors.bitmap(offGating),
 		sleepers:     cursors.word(offSleepers),
 		roomSleepers: cursors.word(offRoomSleepers),
+		roomPatient:  cursors.word(offRoomPatient),
 		openGroups:   cursors.word(offGroups),
 		subscribers:  cursors.subscriberSlots(c.Subscribers),
 		groups:       cursors.groupRecords(c.Subscribers, c.Groups),

@@ -123,6 +123,23 @@ func (r *Ring) gateGroup(low *lowest, g *groupRecord) {
 	}
 }
 
+// Publishers that wait for room are patient at first: they would rather wait until half of the capacity is free than be woken for
+// each frame's room, which all of them run for, and take the processor from the reader for. Nothing of that need be exact, since
+// nobody is patient for long (package client).
+
+// freedHalf reports whether the cursor's way from position before on has made half of the capacity free, as far as it is up to s.
+func (s *Subscriber) freedHalf(before uint64) bool {
+	tail, half := uint64(s.r.Tail()), (s.mask+1)/2
+	return tail-before > half && tail-s.pos <= half
+}
+
+// halfFree reports whether half of the capacity is free, as far as it is up to group g.
+func (r *Ring) halfFree(g *groupRecord) bool {
+	low := lowest{tail: r.Tail(), capacity: r.cfg.Capacity}
+	r.gateGroup(&low, g)
+	return low.lag <= r.cfg.Capacity/2
+}
+
 // evict makes a joined subscriber lossy, if its state is still word.
 func (s *subscriberSlot) evict(word uint64) bool {
 	// SYNC(evict): release. The state is seen before the subscriber's frames may be

@@ -169,7 +169,7 @@ func (w *world) step(i int) bool {
 		end := a.t + pad + need
 		if int64(p.limit-end) < 0 && !p.refresh(pad+need, end) {
 			waited := p.slot.intent.Load() == 0
-			p.withdraw()
+			p.withdraw(p.slot.intent.Load())
 			return !waited
 		}
 		p.pad, p.size = pad, need
@@ -310,7 +310,7 @@ func (w *world) end() {
 	w.ends++
 	for i := range w.actors {
 		if !w.actors[i].finished() {
-			w.t.Errorf("publisher %d hangs: %+v", i, w.actors[i])
+			w.t.Errorf("publisher %d hangs: %+v", i, &w.actors[i])
 		}
 	}
 	tail := uint64(w.r.Tail())

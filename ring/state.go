@@ -149,6 +149,10 @@ func (r *Ring) SubscriberSleepers() *atomic.Uint64 { return r.sleepers }
 // PublisherSleepers is the bitmap of publishers that wait for room (slot mod 64).
 func (r *Ring) PublisherSleepers() *atomic.Uint64 { return r.roomSleepers }
 
+// PatientPublishers is the bitmap of publishers that wait until a subscriber has made half of the capacity free. Nobody promises that they
+// are woken: they wait so for a short time only.
+func (r *Ring) PatientPublishers() *atomic.Uint64 { return r.roomPatient }
+
 // A Violation is a value that only a broken or hostile subscriber writes.
 type Violation struct {
 	Slot  int // subscriber slot, or -1 for a group's head

@@ -78,7 +78,9 @@ type Subscriber struct {
 	pos  uint64 // next position to read
 	slot *subscriberSlot
 	room *atomic.Uint64 // sleeper word of publishers that wait for room
-	bell Doorbell       // rings for them
+	// patient is that of publishers which wait for much room.
+	patient *atomic.Uint64
+	bell    Doorbell // rings for them
 
 	policy Policy
 	gates  bool           // the cursor in the slot holds publishers back
@@ -124,7 +126,7 @@ func (r *Ring) Subscriber(index int, o SubscriberOptions) (*Subscriber, error) {
 	}
 	s := &Subscriber{
 		r: r, data: r.data, mask: r.mask, key: r.cfg.Key, max: uint64(r.cfg.MaxPayload),
-		slot: slot, room: r.roomSleepers, bell: o.Doorbell,
+		slot: slot, room: r.roomSleepers, patient: r.roomPatient, bell: o.Doorbell,
 		policy: policy, gates: policy != Lossy, index: index,
 		gate: &r.gating.words[index/64], bit: 1 << (index % 64),
 	}
@@ -262,5 +264,6 @@ func (s *Subscriber) Close() error {
 	}
 	s.r.gating.clear(s.index)
 	ringFor(s.room, s.bell)
+	ringFor(s.patient, s.bell)
 	return nil
 }

@@ -97,6 +97,15 @@ sleep            ci   assertion  -DNP=2 -DNS=1 -DNOBIT
 sleep            ci   assertion  -DNP=2 -DNS=1 -DNORING
 sleep            ci   assertion  -DNP=2 -DNS=1 -DRINGFIRST
 sleep            ci   assertion  -DNP=2 -DNS=2 -DSHARED -DTAKEBACK
+
+room             ci   holds      -DNP=3 -DF=2
+room             big  holds      -DNP=3 -DF=2 -DMORE
+room             ci   holds      -DNP=2 -DF=3
+room             ci   assertion  -DNP=3 -DF=2 -DNOFENCE
+room             ci   assertion  -DNP=3 -DF=2 -DNEAR=3
+room             ci   assertion  -DNP=3 -DF=2 -DNOWITHDRAW
+room             ci   assertion  -DNP=3 -DF=2 -DNOMOVE
+
 revoke           ci   holds      -DK=2
 revoke           ci   holds      -DK=1
 revoke           ci   assertion  -DK=2 -DNOFENCE
