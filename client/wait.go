@@ -22,7 +22,7 @@ const (
 	// WaitAdaptive spins for some microseconds, yields, and then sleeps on the
 	// topic's doorbell. Nobody burns a core at idle.
 	WaitAdaptive Wait = iota
-	// WaitSpin never stops looking: the lowest latency, for a core that is free.
+	// WaitSpin never stops looking: the lowest latency, for a core that is free. It lets other goroutines run every few milliseconds only.
 	WaitSpin
 	// WaitYield looks, and lets other goroutines run in between.
 	WaitYield
@@ -80,6 +80,9 @@ const (
 	bideFor = 10 * time.Millisecond
 	// ctxEvery is how many looks may pass between two at the context.
 	ctxEvery = 256
+	// giveEvery is how many may pass before WaitSpin lets other goroutines run: some milliseconds. For a goroutine with a thread
+	// to itself (runtime.LockOSThread) each time means two switches of threads, tens of microseconds.
+	giveEvery = 1 << 17
 )
 
 // A sleeper waits, for one goroutine at a time, until something in shared memory is
@@ -178,7 +181,9 @@ func (s *sleeper) look(ctx context.Context, until time.Time, ready func() bool) 
 		if !until.IsZero() && time.Now().After(until) {
 			return errUntil
 		}
-		runtime.Gosched() // the goroutine that closes us may need this processor
+		if n%giveEvery == 0 {
+			runtime.Gosched() // the goroutine that closes us may need this processor
+		}
 	}
 }
 

@@ -32,9 +32,9 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 	if s.policy != Reliable || s.behind || !s.joined || s.closed {
 		return s.pollOther(limit, handler{one: fn})
 	}
-	late := false
+	w := noWait
 	if s.stream.hot() {
-		limit, late = s.pace(limit)
+		limit, w = s.pace(limit)
 	}
 	pos, n, size := s.pos, 0, uint64(0)
 	var err error
@@ -74,7 +74,7 @@ func (s *Subscriber) Poll(limit int, fn func(Frame) error) (int, error) {
 			break
 		}
 	}
-	s.stream.polled(n, size, late)
+	s.stream.polled(n, size, w)
 	if pos != s.pos {
 		s.advance(pos, n)
 	}
@@ -93,9 +93,9 @@ func (s *Subscriber) PollBatch(limit int, fn func([]Frame) error) (int, error) {
 	if s.policy != Reliable || s.behind || !s.joined || s.closed {
 		return s.pollOther(limit, handler{many: fn})
 	}
-	late := false
+	w := noWait
 	if s.stream.hot() {
-		limit, late = s.pace(limit)
+		limit, w = s.pace(limit)
 	}
 	n, size, start := 0, s.stream.size, s.pos
 	var err error
@@ -118,7 +118,7 @@ func (s *Subscriber) PollBatch(limit int, fn func([]Frame) error) (int, error) {
 			break
 		}
 	}
-	s.stream.polled(n, size, late)
+	s.stream.polled(n, size, w)
 	switch {
 	case err == ErrStop:
 		err = nil
@@ -126,14 +126,6 @@ func (s *Subscriber) PollBatch(limit int, fn func([]Frame) error) (int, error) {
 		err = ErrUngated
 	}
 	return n, err
-}
-
-// pace waits a little behind a stream, and says how many frames to read at most, and whether the wait was for nothing.
-func (s *Subscriber) pace(limit int) (most int, late bool) {
-	if !s.trail() {
-		return limit, true
-	}
-	return min(limit, streamAhead/2), false
 }
 
 // borrow looks at up to limit frames from the cursor on, BatchFrames at most, and leaves them in s.batch. It returns

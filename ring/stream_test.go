@@ -10,7 +10,7 @@ func heatAfter(polls, frames, looks int) uint64 {
 		for range looks {
 			t.cool()
 		}
-		t.polled(frames, CellSize, t.hot())
+		t.polled(frames, CellSize, noWait)
 	}
 	return t.heat
 }
@@ -26,18 +26,82 @@ func TestALoneFrameIsNotHeldUp(t *testing.T) {
 func TestAStreamIsNoticedAndItsEndToo(t *testing.T) {
 	var s stream
 	for range 2 {
-		s.polled(1, CellSize, false)
+		s.polled(1, CellSize, noWait)
 	}
 	if !s.hot() {
 		t.Fatalf("polls in a row that found a frame are no stream (heat %d)", s.heat)
 	}
-	s.polled(streamAhead, CellSize, true)
+	s.polled(streamAhead, CellSize, paid)
 	if !s.hot() {
 		t.Fatal("a wait that brought a run of frames ended the stream")
 	}
-	s.polled(1, CellSize, true)
+	s.polled(1, CellSize, vain)
 	if s.hot() {
-		t.Fatal("a wait that brought a single frame did not end the stream")
+		t.Fatal("a wait in vain did not end the stream")
+	}
+}
+
+// TestWaitsInVainBecomeRare: frames that look like a stream, and are none, are held up seldom, until a wait is worth it again.
+func TestWaitsInVainBecomeRare(t *testing.T) {
+	var s stream
+	const frames = 100_000
+	waits := 0
+	for range frames {
+		w := noWait
+		if s.hot() {
+			w = vain
+			waits++
+		}
+		s.polled(1, CellSize, w)
+	}
+	if most := frames>>doubtMost + doubtMost; waits == 0 || waits > most {
+		t.Errorf("%d of %d frames were waited for in vain, want at most %d", waits, frames, most)
+	}
+	s.polled(streamAhead, CellSize, paid)
+	for !s.hot() {
+		s.polled(1, CellSize, noWait)
+	}
+	s.polled(1, CellSize, vain)
+	if s.hold != 2 {
+		t.Errorf("held off for %d frames after a wait that was worth it and one that was not, want 2", s.hold)
+	}
+	s.doubt = 5
+	for range 4 {
+		s.polled(streamAhead, CellSize, unneeded)
+	}
+	if s.doubt != 1 {
+		t.Errorf("doubt %d after four runs of frames that were there already, want 1", s.doubt)
+	}
+}
+
+// TestPace: what a reader that finds a stream waits for, on rings of frames of every size.
+func TestPace(t *testing.T) {
+	for _, size := range []int{0, 48, 400, 1000} {
+		for _, x := range []struct {
+			published int // of the frames that there is an eighth of the capacity for, streamAhead at most, in percent
+			want      wait
+		}{{120, unneeded}, {90, paid}, {10, vain}} {
+			r := heap(t, Config{Capacity: 1 << 18})
+			p, s := publisher(t, r, 0), reliable(t, r, 0)
+			for range 2 {
+				must(t, p.TryPublish(make([]byte, size)))
+				if got, err := poll(t, s, 1); len(got) != 1 || err != nil {
+					t.Fatal(len(got), err)
+				}
+			}
+			ahead := min(streamAhead, 1<<15/int(frameSize(uint64(size))))
+			for range max(ahead*x.published/100, 1) {
+				must(t, p.TryPublish(make([]byte, size)))
+			}
+			want := x.want
+			if want == paid && ahead*x.published/100 <= worthIt {
+				want = vain
+			}
+			limit, got := s.pace(1000)
+			if (limit < 1000) != (want == unneeded) || got != want {
+				t.Errorf("%d bytes, %d%% of %d frames: limit %d, wait %d, want %d", size, x.published, ahead, limit, got, want)
+			}
+		}
 	}
 }
 
