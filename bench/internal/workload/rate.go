@@ -118,18 +118,19 @@ func rateReceive(l link.Link, p RateParams) (any, error) {
 		return nil, err
 	}
 	r, got := newReader(p.Size-stampSize, false, false), Received{Times: report.NewHistogram()}
-	for done := false; !done; {
-		err := l.Receive(func(b []byte) error {
-			if len(b) != p.Size {
-				return fmt.Errorf("got a payload of %d bytes instead of %d", len(b), p.Size)
-			}
-			got.Late = int64(c.now()) - int64(binary.LittleEndian.Uint64(b))
-			got.Times.Record(got.Late)
-			seq, err := r.check(b[stampSize:])
-			done = seq >= endBit
-			return err
-		})
-		if err != nil {
+	done := false
+	handle := func(b []byte) error {
+		if len(b) != p.Size {
+			return fmt.Errorf("got a payload of %d bytes instead of %d", len(b), p.Size)
+		}
+		got.Late = int64(c.now()) - int64(binary.LittleEndian.Uint64(b))
+		got.Times.Record(got.Late)
+		seq, err := r.check(b[stampSize:])
+		done = seq >= endBit
+		return err
+	}
+	for !done {
+		if err := l.Receive(handle); err != nil {
 			return nil, err
 		}
 	}
