@@ -15,14 +15,15 @@ import "github.com/hugebus/hugebus/internal/arch"
 // cores come after one look or two, and so do those of a stream that was held up for a moment. So a wait that brought too few frames to be
 // worth it is not tried again for a while, twice as long after each, until one has been worth it.
 const (
-	streamAhead = 256 // frames to stay behind
-	streamLooks = 5   // looks at the frame ahead: each takes its line from the publisher
-	streamPause = 64  // PAUSEs between two looks: all looks take some 7 µs
-	heatMost    = 128 // so that the end of a stream is noticed within a few polls
-	heatGain    = 8   // for each frame
-	heatStream  = 16  // a stream from here on
-	worthIt     = 64  // frames; fewer in that time are no faster than a reader without any wait takes them
-	doubtMost   = 12  // doublings: at most one frame in 4,096 is held up for nothing
+	streamAhead = 256   // frames to stay behind
+	streamLooks = 5     // looks at the frame ahead: each takes its line from the publisher
+	streamPause = 64    // PAUSEs between two looks: all looks take some 7 µs
+	heatMost    = 128   // so that the end of a stream is noticed within a few polls
+	heatGain    = 8     // for each frame
+	heatStream  = 16    // a stream from here on
+	worthFrames = 64    // fewer in that time are no faster than a reader without any wait takes them,
+	worthBytes  = 16384 // unless they are as many bytes as this
+	doubtMost   = 12    // doublings: at most one frame in 4,096 is held up for nothing
 )
 
 // A stream is what a Subscriber knows of the pace of its frames.
@@ -40,10 +41,10 @@ func (t *stream) hot() bool { return t.heat >= heatStream && t.hold == 0 }
 type wait uint8
 
 const (
-	noWait wait = iota // there was nothing to wait for
-	unneeded           // the frame ahead was there already
-	paid               // it brought enough frames
-	vain               // it did not: too slow, or at its end
+	noWait   wait = iota // there was nothing to wait for
+	unneeded             // the frame ahead was there already
+	paid                 // it brought enough frames
+	vain                 // it did not: too slow, or at its end
 )
 
 // polled notes what a Poll found: n frames, the last of them size bytes, after w.
@@ -84,7 +85,7 @@ func (s *Subscriber) pace(limit int) (most int, w wait) {
 		}
 		arch.Pause(streamPause)
 	}
-	if s.ahead(worthIt) {
+	if s.ahead(min(worthFrames, worthBytes/max(s.stream.size, CellSize)+1)) {
 		return limit, paid
 	}
 	return limit, vain

@@ -94,9 +94,6 @@ func TestPace(t *testing.T) {
 				must(t, p.TryPublish(make([]byte, size)))
 			}
 			want := x.want
-			if want == paid && ahead*x.published/100 <= worthIt {
-				want = vain
-			}
 			limit, got := s.pace(1000)
 			if (limit < 1000) != (want == unneeded) || got != want {
 				t.Errorf("%d bytes, %d%% of %d frames: limit %d, wait %d, want %d", size, x.published, ahead, limit, got, want)
