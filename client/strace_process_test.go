@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hugebus/hugebus/client"
 	"github.com/hugebus/hugebus/internal/sys"
@@ -81,9 +84,10 @@ func streamIn(c *client.Client, topic string, n uint64) error {
 //
 // Each has a core to itself, as far as the machine is not busy with other things. Where two share one, each wake-up
 // takes it from who rings: what falls asleep and is woken at once costs some calls, though not for each frame. A traced
-// process that rings loses some 100 µs, in which the other one may fall asleep again; so there are three tries.
+// process that rings loses some 100 µs, in which the other one may fall asleep again; so there are three tries. If the machine was busy with other
+// things in all of them, more is allowed: still far less than a call for each frame, or for each batch of them.
 func TestNoSystemCallForAFrame(t *testing.T) {
-	const frames, most, tries = 4_000_000, 0.001, 3
+	const frames, tries, quiet, busy = 4_000_000, 3, 0.001, 0.02
 	if raceEnabled {
 		t.Skip("the race detector's runtime makes system calls of its own; the plain build counts")
 	}
@@ -96,16 +100,54 @@ func TestNoSystemCallForAFrame(t *testing.T) {
 	}
 	w := newWorld(t)
 	var reports []string
+	most, least := quiet, 1.0
 	for range tries {
 		var calls []int
+		before := busyTime(t)
 		calls, reports = traced(t, w, strace, frames)
+		others := busyTime(t) - before
 		each := float64(max(calls[0], calls[1])) / frames
-		t.Logf("%d frames: %d system calls in the subscriber, %d in the publisher; at most %.6f a frame", frames, calls[0], calls[1], each)
-		if each < most {
+		t.Logf("%d frames: %d system calls in the subscriber, %d in the publisher; at most %.6f a frame; others used %v of processor time",
+			frames, calls[0], calls[1], each, others)
+		if each < quiet {
 			return
 		}
+		least = min(least, each)
+		if others > 200*time.Millisecond {
+			most = busy
+		}
 	}
-	t.Errorf("%g system calls a frame or more in each of %d tries; the last:\n%s", most, tries, strings.Join(reports, "\n"))
+	if least >= most {
+		t.Errorf("%g system calls a frame or more in each of %d tries; the last:\n%s", most, tries, strings.Join(reports, "\n"))
+	}
+}
+
+// busyTime is the processor time that others than this process, and those of its children that were waited for, have used.
+func busyTime(t *testing.T) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n") // cpu, user, nice, system, idle, iowait, irq, softirq, steal: in hundredths of a second
+	var all time.Duration
+	for i, word := range strings.Fields(line)[1:9] {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i != 3 && i != 4 {
+			all += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			t.Fatal(err)
+		}
+		all -= time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return all
 }
 
 // traced moves frames from one traced process to another, and returns how often each called the kernel.
