@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"slices"
 	"strings"
@@ -74,8 +75,18 @@ func newCompare() *cobra.Command {
 	return cmd
 }
 
-// compareCapacity is that of the topics: room for payloads of some MiB.
-const compareCapacity = 64 << 20
+// Topics have room for some payloads of the largest size, as the queues and buffers of the others have: a ring that fits
+// the cache is faster for payloads of a KiB and more.
+const (
+	compareFrames = 16
+	compareLeast  = 1 << 20
+	compareMost   = 64 << 20
+)
+
+// compareCapacity is that of topics for payloads of up to most bytes.
+func compareCapacity(most int64) int64 {
+	return max(compareLeast, min(compareMost, int64(1)<<bits.Len64(uint64(most)*compareFrames-1)))
+}
 
 func (c *comparison) plan(changed func(string) bool) (workload.Plan, error) {
 	var p workload.Plan
@@ -91,11 +102,14 @@ func (c *comparison) plan(changed func(string) bool) (workload.Plan, error) {
 		}
 	}
 	var err error
-	p.Sizes, err = parseSizes(c.sizes, workload.MinPayload, int64(ring.MaxPayload(compareCapacity)))
+	p.Sizes, err = parseSizes(c.sizes, workload.MinPayload, int64(ring.MaxPayload(compareMost)))
+	if err != nil {
+		return p, err
+	}
 	p.Batches = c.batches
-	p.Topic = client.TopicOptions{Capacity: compareCapacity}
+	p.Topic = client.TopicOptions{Capacity: compareCapacity(slices.Max(p.Sizes))}
 	p.Shape = workload.Params{Count: c.count, Nanoseconds: int64(c.duration), Limit: 256, Pause: 1}
-	return p, err
+	return p, nil
 }
 
 func (c *comparison) measure(cmd *cobra.Command) (err error) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hugebus/hugebus/internal/testutil"
+	"github.com/hugebus/hugebus/ring"
 )
 
 // compareTests are those of compare, over the program that was built once.
@@ -109,5 +110,13 @@ func TestCommandLineIsQuotedForAShell(t *testing.T) {
 	got := commandLine([]string{"compare", "--html", "my report.html", "it's", ""})
 	if want := `go run ./bench compare --html 'my report.html' 'it'\''s' ''`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestCompareCapacity(t *testing.T) {
+	for size, want := range map[int64]int64{8: 1 << 20, 64 << 10: 1 << 20, 64<<10 + 1: 2 << 20, 1 << 20: 16 << 20, 16<<20 - ring.HeaderSize: 64 << 20} {
+		if got := compareCapacity(size); got != want || int64(ring.MaxPayload(uint64(got))) < size {
+			t.Errorf("payloads of %d bytes: %d, want %d", size, got, want)
+		}
 	}
 }

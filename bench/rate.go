@@ -95,7 +95,7 @@ func (c *rateFlags) parse(changed func(string) bool) (sizes []int64, rates []flo
 		}
 		rates = append(rates, n)
 	}
-	sizes, err = parseSizes(c.sizes, workload.MinRatePayload, int64(ring.MaxPayload(compareCapacity)))
+	sizes, err = parseSizes(c.sizes, workload.MinRatePayload, int64(ring.MaxPayload(compareMost)))
 	return sizes, rates, err
 }
 
@@ -126,7 +126,7 @@ func (c *rateFlags) measure(cmd *cobra.Command) (err error) {
 		}
 		defer closeBus(bus, &err)
 		for _, name := range []string{link.TopicThere, link.TopicBack} {
-			if err := bus.Create(cmd.Context(), name, client.TopicOptions{Capacity: compareCapacity}); err != nil {
+			if err := bus.Create(cmd.Context(), name, client.TopicOptions{Capacity: compareMost}); err != nil {
 				return err
 			}
 		}
