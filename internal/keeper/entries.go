@@ -128,6 +128,7 @@ func (r *remote) loadNext(ctx context.Context, after string) (e Entry, end bool,
 			return err
 		}
 		if end = reply.End; end {
+			e.Close() // nothing comes with the end, but for a keeper that is not of this protocol
 			return nil
 		}
 		if reply.Key <= after || checkKey(reply.Key) != nil || reply.Files < 0 || reply.Files > MaxFiles {

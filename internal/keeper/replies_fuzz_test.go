@@ -28,6 +28,7 @@ func FuzzReplies(f *testing.F) {
 		{hello, entry("1", `{"key":"k","files":0,"blob":true}`)},
 		{hello, entry("1", `{"key":"a:b","files":1}`)},
 		{hello, entry("0", `{"key":"k","files":64}`), entry("0", `{}`)},
+		{hello, entry("4", `{"end":true}`)},
 		{hello, entry("0", `{"key":"k","files":-1}`)},
 		{hello, "3" + `{"id":#,"error":{"code":"quota","message":"full"}}`, "0" + `{"error":{"code":"internal","message":"no"}}`},
 		{"0" + `{"id":#,"error":{"code":"busy","message":"held"},"body":{"holder":7}}`},
