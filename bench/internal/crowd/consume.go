@@ -67,6 +67,14 @@ func consume(t *worker.Task) (_ any, err error) {
 
 // subscribe reads the topic until take returns errDone. stuck is the error when nothing comes any more.
 func (s Shape) subscribe(t *worker.Task, take func(client.Frame) error, stuck func() error) (err error) {
+	many := func(frames []client.Frame) error {
+		for i := range frames {
+			if err := take(frames[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	c, err := s.dial("worker")
 	if err != nil {
 		return err
@@ -80,7 +88,7 @@ func (s Shape) subscribe(t *worker.Task, take func(client.Frame) error, stuck fu
 		return err
 	}
 	for {
-		n, err := sub.Poll(pollLimit, take)
+		n, err := sub.PollBatch(pollLimit, many)
 		switch {
 		case err == errDone:
 			return nil

@@ -99,7 +99,7 @@ func finish(t *worker.Task) (any, error) {
 		return nil, err
 	}
 	block := uint64(blockFrames(s.Size))
-	var got uint64
+	var got, want uint64 // want is got's place in its block
 	var began, ended time.Time
 	var cpu time.Duration // until the first frame
 	take := func(f client.Frame) error {
@@ -112,14 +112,17 @@ func finish(t *worker.Task) (any, error) {
 		case m.end:
 			ended = time.Now()
 			return errDone
-		case m.seq != got%block:
-			return fmt.Errorf("frame %d is number %d of its block instead of %d", got, m.seq, got%block)
+		case m.seq != want:
+			return fmt.Errorf("frame %d is number %d of its block instead of %d", got, m.seq, want)
 		}
 		if got == 0 {
 			began = time.Now()
 			cpu, err = cpuSince(0)
 		}
 		got++
+		if want++; want == block {
+			want = 0
+		}
 		return err
 	}
 	err := s.subscribe(t, take, func() error { return fmt.Errorf("nothing came for %v: %d frames were here", patience, got) })
